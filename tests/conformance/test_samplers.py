@@ -211,6 +211,19 @@ def test_the_rate_is_that_of_the_law() -> None:
 
 
 @pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
+def test_examples_take_part_as_often_as_stated(sampler: BatchSampler, n: int) -> None:
+    """In the law, which knows of no rounding; chances are stated of independent examples alone."""
+    stated = sampler.participation_chances
+    for example in range(n):
+        counts = Counter[int]()
+        for run, chance in DECLARED[sampler.kind].law(sampler, n).items():
+            counts[len(run[example])] += chance
+        assert max(count for count, chance in counts.items() if chance > 0.0) <= sampler.most_participations
+        assert stated is None or stated == pytest.approx(counts, rel=1e-9)
+    assert stated is None or Adjacency.ADD_REMOVE in sampler.holds_for
+
+
+@pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
 @pytest.mark.parametrize("wrong", [0, -3, True, 2.0, "4", None, 10**9 + 1])
 def test_wrong_number_of_examples_fails_at_the_call(sampler: BatchSampler, n: int, wrong: object) -> None:
     with pytest.raises(InvalidInputError, match=r"^The 'num_examples' argument must be .*Got .* instead\.$"):

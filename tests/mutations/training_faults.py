@@ -98,7 +98,7 @@ FAULTS = [
         "tests/training/test_run_threads.py",
     ),
     (
-        "training/promises.py",
+        "samplers/epochs.py",
         'expect(int(self.count.sum()) == self.participations * self.included, "participations_an_epoch")',
         "pass",
         "an example may take part less often in an epoch",

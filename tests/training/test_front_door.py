@@ -141,10 +141,9 @@ def test_batches_are_poisson_where_a_script_asks_for_none():
 
 
 def test_a_share_of_the_batch_is_one_process_s():
-    from hockeystick.training.promises import promises_of
     from hockeystick.training.torch.loader import check_batch_size
 
-    promises = promises_of(hs.Poisson(sampling_prob=0.1, steps=2), 200)
+    promises = hs.Poisson(sampling_prob=0.1, steps=2).promises(200)
     for size in (20, 10, 1):
         check_batch_size(promises, size, None, 2)
     with pytest.raises(InvalidInputError, match="batch_size = 20"):

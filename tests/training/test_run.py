@@ -13,8 +13,8 @@ from small_runs import EXAMPLES, finished, mechanism_of, run_of, same
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError, ViolationError
 from hockeystick.samplers import SAMPLERS
+from hockeystick.samplers.promises import Promises
 from hockeystick.training import Run
-from hockeystick.training.promises import PROMISES
 
 SAMPLERS_OF_ALL_KINDS = [sampler for declared in DECLARED.values() for sampler in declared.runs]
 all_kinds = pytest.mark.parametrize("sampler", SAMPLERS_OF_ALL_KINDS, ids=lambda one: f"{one.kind}-{one.steps}")
@@ -27,8 +27,9 @@ def redrawn(run, sampler):
     return list(sampler.batches(EXAMPLES, generator))
 
 
-def test_every_sampler_has_promises():
-    assert set(PROMISES) == set(SAMPLERS.values())
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_every_sampler_has_promises(kind):
+    assert SAMPLERS[kind].PROMISES is not Promises, f"Say in PROMISES of {SAMPLERS[kind].__name__} what a run checks."
 
 
 @all_kinds
@@ -39,7 +40,7 @@ def test_a_run_has_the_sampler_s_batches_and_keeps_every_promise(sampler):
     assert len(made) == sampler.steps == run.step
     assert all(np.array_equal(a, b) for (a, _), b in zip(made, redrawn(run, sampler), strict=True))
     assert not record.violations
-    assert {"steps_in_order", "examples_of_the_batch", *PROMISES[type(sampler)].names} <= set(record.checked)
+    assert {"steps_in_order", "examples_of_the_batch", *sampler.PROMISES.meanings} <= set(record.checked)
 
 
 @all_kinds
@@ -124,7 +125,7 @@ FAULTS = [fault for declared in DECLARED.values() for fault in declared.broken]
 
 
 def test_every_promise_has_a_fault():
-    assert {fault.promise for fault in FAULTS} == set().union(*(one.names for one in PROMISES.values()))
+    assert {fault.promise for fault in FAULTS} == set().union(*(one.PROMISES.meanings for one in SAMPLERS.values()))
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda one: f"{one.sampler.kind}-{one.promise}")

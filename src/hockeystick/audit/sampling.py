@@ -11,9 +11,9 @@ from hockeystick.audit.chances import CHANCES, Array, Chances, check_supported
 from hockeystick.audit.habits import BETS, STRENGTHS, Habits, settle
 from hockeystick.audit.verdict import Finding, Verdict
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.samplers.base import Batch, BatchSampler
+from hockeystick.samplers.base import BatchSampler
+from hockeystick.samplers.promises import Batch, BrokenPromiseError
 from hockeystick.spec import real_number
-from hockeystick.training.promises import BrokenPromiseError, promises_of
 from hockeystick.training.record import MEANINGS
 
 Batches = Iterable[ArrayLike]
@@ -73,7 +73,7 @@ def sampler(
     for run in range(runs):
         habits.begin()
         chances = CHANCES[type(claimed)](claimed, num_examples)
-        promises = promises_of(claimed, num_examples)
+        promises = claimed.promises(num_examples)
         made = batches(run) if callable(batches) else batches
         step = 0
         for batch in islice(made, claimed.steps + 1):

@@ -1,6 +1,7 @@
 """Samplers: how the batches of a run are formed, one scheme a file.
 
-A scheme is registered by one line in each of the two unions below; everything else is derived from them.
+A scheme is registered by one line in each of the two unions below. Everything else is derived from them and from what
+the file of the scheme declares; ``docs/how-to/add-a-sampler.md`` has all the steps.
 """
 
 from typing import Annotated, get_args
@@ -10,17 +11,25 @@ from pydantic import Field
 from hockeystick.samplers.attribution import Attribution, bound_contributions
 from hockeystick.samplers.b_min_sep import BMinSep, BMinSepOptions
 from hockeystick.samplers.balls_in_bins import BallsInBins, BallsInBinsOptions
-from hockeystick.samplers.base import Batch, BatchSampler
+from hockeystick.samplers.base import BatchSampler
 from hockeystick.samplers.cyclic_poisson import CyclicPoisson, CyclicPoissonOptions
 from hockeystick.samplers.data import Data, SchemeOptions
 from hockeystick.samplers.deterministic import Deterministic, DeterministicOptions
 from hockeystick.samplers.multi_attribution import MultiAttribution, MultiAttributionOptions
 from hockeystick.samplers.poisson import Poisson, PoissonOptions
+from hockeystick.samplers.promises import Batch
 from hockeystick.samplers.random_allocation import RandomAllocation, RandomAllocationOptions
 from hockeystick.samplers.shuffle import Shuffle, ShuffleOptions
 
 Sampler = Annotated[
-    Deterministic | Shuffle | Poisson | RandomAllocation | BallsInBins | BMinSep | MultiAttribution | CyclicPoisson,
+    Deterministic  # one line for each kind, in the order of listings
+    | Shuffle
+    | Poisson
+    | RandomAllocation
+    | BallsInBins
+    | BMinSep
+    | MultiAttribution
+    | CyclicPoisson,
     Field(discriminator="kind"),
 ]
 """Any sampler, told apart by ``kind``."""

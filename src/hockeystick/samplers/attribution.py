@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import MAX_EXAMPLES
+
+MAX_EXAMPLES = 10**9
+"""The largest dataset that a sampler draws from."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,21 +1,39 @@
 """An example that took part waits b - 1 steps; otherwise every step is a coin flip."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch
 from hockeystick.samplers.bernoulli import bernoulli_successes
 from hockeystick.samplers.data import Data, SchemeOptions
 from hockeystick.samplers.grouping import draw_bins
-from hockeystick.samplers.truncation import TruncatedSampler
+from hockeystick.samplers.promises import Batch, Promises, expect
+from hockeystick.samplers.truncation import TruncatedPromises, TruncatedSampler
 from hockeystick.spec import Count, Probability
+
+
+class BMinSepPromises(TruncatedPromises):
+    """Nobody takes part twice within ``min_sep`` steps."""
+
+    meanings: ClassVar[Mapping[str, str]] = {
+        **TruncatedPromises.meanings,
+        "min_separation": "Nobody took part twice within the minimum separation.",
+    }
+
+    def begin(self) -> None:
+        super().begin()
+        self.last = np.full(self.num_examples, -self.sampler.min_sep, dtype=np.int64)
+
+    def check(self, step: int, batch: Batch) -> None:
+        super().check(step, batch)
+        expect(bool(np.all(step - self.last[batch] >= self.sampler.min_sep)), "min_separation")
+        self.last[batch] = step
 
 
 class BMinSep(TruncatedSampler):
@@ -59,6 +77,8 @@ class BMinSep(TruncatedSampler):
 
     Reference: Dong and Ganesh (2026), Algorithms 1 and 2; their Appendix D for truncation.
     """
+
+    PROMISES: ClassVar[type[Promises]] = BMinSepPromises
 
     kind: Literal["b_min_sep"] = "b_min_sep"
     min_sep: Count

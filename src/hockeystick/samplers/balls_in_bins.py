@@ -1,15 +1,35 @@
 """Each example picks one bin, once; every epoch replays the bins."""
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from hockeystick.samplers.base import Batch
 from hockeystick.samplers.data import Data, SchemeOptions
-from hockeystick.samplers.epochs import EpochSampler
+from hockeystick.samplers.epochs import EpochPromises, EpochSampler
 from hockeystick.samplers.grouping import draw_bins, group_by_bin
+from hockeystick.samplers.promises import Batch, Promises, expect
 from hockeystick.types import Adjacency
+
+
+class BallsInBinsPromises(EpochPromises):
+    """Every example has one bin for the whole run."""
+
+    meanings: ClassVar[Mapping[str, str]] = {
+        **EpochPromises.meanings,
+        "one_bin_an_example": "Every example was in one bin for the whole run.",
+    }
+
+    def begin(self) -> None:
+        super().begin()
+        self.bin = np.full(self.num_examples, -1, dtype=np.int64)
+
+    def check(self, step: int, batch: Batch) -> None:
+        super().check(step, batch)
+        turn = step % self.sampler.bins
+        known = self.bin[batch]
+        expect(bool(np.all((known == turn) | (known == -1))), "one_bin_an_example")
+        self.bin[batch] = turn
 
 
 class BallsInBins(EpochSampler):
@@ -35,6 +55,8 @@ class BallsInBins(EpochSampler):
     Reference: Choquette-Choo et al. (2025), "Near exact privacy amplification for matrix mechanisms"; Feldman and
     Shenfeld (2025), "Privacy amplification by random allocation", Definition 2.11 with k = 1, for one epoch.
     """
+
+    PROMISES: ClassVar[type[Promises]] = BallsInBinsPromises
 
     kind: Literal["balls_in_bins"] = "balls_in_bins"
 

@@ -1,24 +1,20 @@
 """The base class of samplers."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
+from hockeystick.samplers.attribution import MAX_EXAMPLES, Attribution
+from hockeystick.samplers.promises import Batch, Promises
 from hockeystick.spec import Spec
 from hockeystick.types import Adjacency
 
-Batch = NDArray[np.int64]
-"""Indices of the examples of one batch: distinct, ascending, each from 0 to num_examples - 1."""
-
 MAX_STEPS = 10**9
 """The longest run that a sampler describes."""
-MAX_EXAMPLES = 10**9
-"""The largest dataset that a sampler draws from."""
 
 
 class BatchSampler(Spec):
@@ -28,6 +24,9 @@ class BatchSampler(Spec):
     guarantees; certificates are about that distribution. The draws are exact up to the rounding of
     double-precision arithmetic, for an ideal generator: numpy's generators are not cryptographic.
     """
+
+    PROMISES: ClassVar[type[Promises]] = Promises
+    """What a recorded run checks of every batch."""
 
     kind: str
     """The name of the scheme in plans and certificates."""
@@ -61,6 +60,15 @@ class BatchSampler(Spec):
     @property
     def rate_when_available(self) -> float | None:
         """The chance of one example at the steps where it may take part, if it may not at all of them; or None."""
+        return None
+
+    @property
+    def participation_chances(self) -> Mapping[int, float] | None:
+        """The chance of each number of batches that one example is in, each within a relative 1e-12; or None.
+
+        Only where the steps of an example are independent of those of all others. Bounds of a scheme without a pair of
+        its own are amplified by it.
+        """
         return None
 
     @property
@@ -105,6 +113,14 @@ class BatchSampler(Spec):
 
     def _check_num_examples(self, num_examples: int) -> None:
         """Refuse a dataset size that does not suit the fields; most schemes take any."""
+
+    def promises(self, num_examples: int, attribution: Attribution | None = None) -> Promises:
+        """The promises about the batches of one run, to be checked one after the other."""
+        return self.PROMISES(self, num_examples, attribution)
+
+    def prefix(self, steps: int) -> Self | None:
+        """The sampler whose runs are the first ``steps`` steps of this one's, or None where no sampler's are."""
+        return self.parse(self.model_dump() | {"steps": steps})
 
     @abstractmethod
     def _draw(self, num_examples: int, rng: np.random.Generator) -> Iterator[Batch]:

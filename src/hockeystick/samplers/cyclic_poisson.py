@@ -1,17 +1,39 @@
 """The groups of a partition take turns; each is Poisson sampled at its own steps."""
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, BatchSampler
+from hockeystick.samplers.base import BatchSampler
 from hockeystick.samplers.bernoulli import bernoulli_successes
 from hockeystick.samplers.data import Data, SchemeOptions
 from hockeystick.samplers.grouping import draw_bins, group_by_bin
+from hockeystick.samplers.promises import Batch, Promises, expect
 from hockeystick.spec import Count, Probability
 from hockeystick.types import Adjacency
+
+
+class CyclicPoissonPromises(Promises):
+    """Every example has one group, and takes part at its group's turns alone."""
+
+    meanings: ClassVar[Mapping[str, str]] = {
+        **Promises.meanings,
+        "one_group_an_example": "Every example took part only at the steps of one group.",
+    }
+
+    def begin(self) -> None:
+        super().begin()
+        equal = self.sampler.partition == "equal"
+        self.group = np.arange(self.num_examples) % self.sampler.groups if equal else np.full(self.num_examples, -1)
+
+    def check(self, step: int, batch: Batch) -> None:
+        super().check(step, batch)
+        turn = step % self.sampler.groups
+        known = self.group[batch]
+        expect(bool(np.all((known == turn) | (known == -1))), "one_group_an_example")
+        self.group[batch] = turn
 
 
 class CyclicPoisson(BatchSampler):
@@ -51,6 +73,8 @@ class CyclicPoisson(BatchSampler):
     Appendix D, there called b-min-sep sampling; Choquette-Choo et al. (2023), "(Amplified) banded matrix
     factorization".
     """
+
+    PROMISES: ClassVar[type[Promises]] = CyclicPoissonPromises
 
     kind: Literal["cyclic_poisson"] = "cyclic_poisson"
     groups: Count

@@ -1,17 +1,31 @@
 """Fixed batches in a fixed order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch
 from hockeystick.samplers.data import Data
-from hockeystick.samplers.fixed_size import FixedSizeOptions, FixedSizeSampler
+from hockeystick.samplers.fixed_size import FixedSizeOptions, FixedSizePromises, FixedSizeSampler
+from hockeystick.samplers.promises import Batch, Promises, expect
 from hockeystick.spec import Count
 from hockeystick.types import Adjacency
+
+
+class DeterministicPromises(FixedSizePromises):
+    """The batches are consecutive examples."""
+
+    meanings: ClassVar[Mapping[str, str]] = {
+        **FixedSizePromises.meanings,
+        "fixed_batches": "The batches were the fixed ones.",
+    }
+
+    def check(self, step: int, batch: Batch) -> None:
+        super().check(step, batch)
+        first = (step % self.sampler.bins) * self.whole_batch
+        expect(bool(np.array_equal(batch, np.arange(first, first + batch.size))), "fixed_batches")
 
 
 class Deterministic(FixedSizeSampler):
@@ -42,6 +56,8 @@ class Deterministic(FixedSizeSampler):
     """
 
     LATER: ClassVar[frozenset[str]] = FixedSizeSampler.LATER | {"batch_size"}
+
+    PROMISES: ClassVar[type[Promises]] = DeterministicPromises
 
     kind: Literal["deterministic"] = "deterministic"
     batch_size: Count | None = None

@@ -1,6 +1,7 @@
 """What samplers with batches of one size share: what becomes of the examples that fill no whole batch."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar, Self
 
 from pydantic import model_validator
@@ -8,8 +9,34 @@ from pydantic import model_validator
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.base import check_declared
 from hockeystick.samplers.data import Remainder, SchemeOptions
-from hockeystick.samplers.epochs import EpochSampler
+from hockeystick.samplers.epochs import EpochPromises, EpochSampler
+from hockeystick.samplers.promises import Batch, Promises, expect
 from hockeystick.spec import Count, Extended
+
+
+class FixedSizePromises(EpochPromises):
+    """Every batch of an epoch has the same size, but for the short one that a remainder makes."""
+
+    meanings: ClassVar[Mapping[str, str]] = {
+        **EpochPromises.meanings,
+        "batch_size": "All batches had the sizes that the sampler says.",
+    }
+
+    @property
+    def included(self) -> int:
+        """All examples, but those that a remainder drops."""
+        dropped = int(self.sampler.rest) if self.sampler.remainder == "drop" else 0
+        return self.num_examples - dropped
+
+    @property
+    def whole_batch(self) -> int:
+        """Examples in a whole batch."""
+        return int(self.sampler.whole_batch or self.num_examples // self.sampler.bins)
+
+    def check(self, step: int, batch: Batch) -> None:
+        super().check(step, batch)
+        whole = step % self.sampler.bins < self.sampler.full_batches
+        expect(batch.size == (self.whole_batch if whole else self.sampler.rest), "batch_size")
 
 
 class FixedSizeSampler(Extended, EpochSampler):
@@ -20,6 +47,8 @@ class FixedSizeSampler(Extended, EpochSampler):
             batch, one of the ``bins``. None where the size divides the number of examples.
         num_examples: size of the dataset; given with ``remainder``, and only then.
     """
+
+    PROMISES: ClassVar[type[Promises]] = FixedSizePromises
 
     LATER: ClassVar[frozenset[str]] = frozenset({"remainder", "num_examples"})
 

@@ -1,21 +1,45 @@
 """b-min-sep subsampling of examples that are attributed to several users."""
 
-from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.attribution import Attribution
-from hockeystick.samplers.base import Batch, BatchSampler
+from hockeystick.samplers.base import BatchSampler
 from hockeystick.samplers.bernoulli import bernoulli_successes
 from hockeystick.samplers.data import Data, SchemeOptions
+from hockeystick.samplers.promises import Batch, Promises, expect
 from hockeystick.spec import Count, Probability
 from hockeystick.types import Adjacency
 
 WarmUp = Annotated[int, Field(ge=0, le=10**9)]
 Exclusion = Literal["sampled", "participating", "example"]
+
+
+class MultiAttributionPromises(Promises):
+    """No user, or with exclusion by example no example, takes part twice within ``min_sep`` steps."""
+
+    meanings: ClassVar[Mapping[str, str]] = {
+        **Promises.meanings,
+        "min_separation": "Nobody took part twice within the minimum separation.",
+    }
+
+    def begin(self) -> None:
+        super().begin()
+        own = np.arange(self.num_examples)
+        self.graph = self.attribution or Attribution.from_pairs(own, own)
+        if self.sampler.exclusion == "example":
+            self.graph = Attribution.from_pairs(own, own)
+        self.last = np.full(self.graph.num_users, -self.sampler.min_sep, dtype=np.int64)
+
+    def check(self, step: int, batch: Batch) -> None:
+        super().check(step, batch)
+        users = self.graph.of_examples(batch)[0]
+        expect(bool(np.all(step - self.last[users] >= self.sampler.min_sep)), "min_separation")
+        self.last[users] = step
 
 
 class MultiAttribution(BatchSampler):
@@ -67,6 +91,8 @@ class MultiAttribution(BatchSampler):
     Reference: Dong and Ganesh (2026), Algorithms 3 and 4; what holds of their Theorem 6.1 and Conjecture 6.2 is in
     docs/theory/monte-carlo/samplers.md.
     """
+
+    PROMISES: ClassVar[type[Promises]] = MultiAttributionPromises
 
     kind: Literal["multi_attribution"] = "multi_attribution"
     min_sep: Count

@@ -5,9 +5,9 @@ from typing import Literal
 
 import numpy as np
 
-from hockeystick.samplers.base import Batch
 from hockeystick.samplers.bernoulli import bernoulli_successes
 from hockeystick.samplers.data import Data, SchemeOptions
+from hockeystick.samplers.promises import Batch
 from hockeystick.samplers.truncation import TruncatedSampler
 from hockeystick.spec import Count, Probability
 

@@ -1,19 +1,28 @@
 """In every epoch each example picks k of the steps."""
 
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch
 from hockeystick.samplers.data import Data, SchemeOptions
-from hockeystick.samplers.epochs import EpochSampler
+from hockeystick.samplers.epochs import EpochPromises, EpochSampler
 from hockeystick.samplers.grouping import draw_bins, group_by_bin
+from hockeystick.samplers.promises import Batch, Promises
 from hockeystick.spec import Count
 from hockeystick.types import Adjacency
+
+
+class RandomAllocationPromises(EpochPromises):
+    """Every example takes part in exactly k of the t steps of every epoch."""
+
+    @property
+    def participations(self) -> int:
+        """The k of k out of t."""
+        return int(self.sampler.participations)
 
 
 class RandomAllocation(EpochSampler):
@@ -41,6 +50,8 @@ class RandomAllocation(EpochSampler):
 
     Reference: Feldman and Shenfeld (2025), "Privacy amplification by random allocation", Definition 2.11.
     """
+
+    PROMISES: ClassVar[type[Promises]] = RandomAllocationPromises
 
     kind: Literal["random_allocation"] = "random_allocation"
     participations: Count = 1

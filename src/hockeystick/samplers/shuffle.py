@@ -6,9 +6,9 @@ from typing import Literal
 import numpy as np
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch
 from hockeystick.samplers.data import Data
 from hockeystick.samplers.fixed_size import FixedSizeOptions, FixedSizeSampler
+from hockeystick.samplers.promises import Batch
 from hockeystick.spec import Count
 from hockeystick.types import Adjacency
 

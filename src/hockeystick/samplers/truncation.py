@@ -1,17 +1,38 @@
 """What samplers with independent examples share: an optional cap on the batch size."""
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch, BatchSampler, check_declared
+from hockeystick.samplers.base import BatchSampler, check_declared
+from hockeystick.samplers.promises import Batch, Promises, expect
 from hockeystick.spec import Count, Probability
 from hockeystick.types import Adjacency
 
 ROUNDING = 1e-9
 """More than the relative rounding of the distribution function of a binomial number."""
+
+
+class TruncatedPromises(Promises):
+    """A truncated batch has at most the largest size; untruncated coins promise nothing that can be seen."""
+
+    meanings: ClassVar[Mapping[str, str]] = {
+        **Promises.meanings,
+        "truncated_batch_size": "No batch was larger than the largest size.",
+    }
+
+    @property
+    def expected_batch_size(self) -> float:
+        """The rate times examples; at most the largest size."""
+        return min(super().expected_batch_size, self.sampler.truncated_batch_size or np.inf)
+
+    def check(self, step: int, batch: Batch) -> None:
+        super().check(step, batch)
+        cap = self.sampler.truncated_batch_size
+        expect(cap is None or batch.size <= cap, "truncated_batch_size")
 
 
 class TruncatedSampler(BatchSampler):
@@ -22,6 +43,8 @@ class TruncatedSampler(BatchSampler):
         num_examples: size of the dataset; needed with ``truncated_batch_size``, as the chance that a batch is cut
             depends on it, and checked by ``batches`` where it is given.
     """
+
+    PROMISES: ClassVar[type[Promises]] = TruncatedPromises
 
     if TYPE_CHECKING:  # declared by each scheme, beside its other rates
         sampling_prob: Probability

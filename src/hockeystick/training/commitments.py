@@ -7,7 +7,7 @@ import numpy as np
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
-from hockeystick.samplers.base import Batch
+from hockeystick.samplers.promises import Batch
 
 KEY_BYTES = 32
 

@@ -12,25 +12,22 @@ from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.files import MAX_CLAIM_BYTES, json_object, read_small_file, write_atomically
 from hockeystick.mechanism import Mechanism
+from hockeystick.samplers import SAMPLERS
 from hockeystick.spec import Count, Spec
 
 MAX_RECORD_BYTES = 1 << 21
 Word = Annotated[str, Field(pattern="^[a-z0-9_]{1,40}$")]
 NonNegative = Annotated[int, Field(ge=0, le=10**12)]
+SLACK = 0.01
+"""How far a sum may be above the clipping norms of its examples: far more than float32 rounds, less than a fault."""
 
-MEANINGS = {
+SAMPLING = {name: says for scheme in SAMPLERS.values() for name, says in scheme.PROMISES.meanings.items()}
+"""What samplers promise about their batches; a record names those of its own sampler."""
+MEANINGS = SAMPLING | {
     "steps_in_order": "Every step was taken once, in order, from the first; no step went past the plan.",
     "one_noise_row_a_step": "Every step took exactly one row of noise, the next one, even if its batch was empty.",
     "number_of_examples": "The sum of every step had as many examples as the batch that was drawn for it.",
     "examples_of_the_batch": "The sum of every step was over the examples of the batch that was drawn for it.",
-    "distinct_examples": "No batch had an example twice.",
-    "truncated_batch_size": "No batch was larger than the largest size.",
-    "min_separation": "Nobody took part twice within the minimum separation.",
-    "one_group_an_example": "Every example took part only at the steps of one group.",
-    "participations_an_epoch": "Every example took part as often in every epoch as the sampler says.",
-    "batch_size": "All batches had the sizes that the sampler says.",
-    "fixed_batches": "The batches were the fixed ones.",
-    "one_bin_an_example": "Every example was in one bin for the whole run.",
     "clipping": "The gradient of every example was clipped to the norm that the noise was multiplied by.",
     "norms": (
         "The norms of gradients were summed in float64 or with another proved error, and clipping left room for it: no "
@@ -55,17 +52,6 @@ MEANINGS = {
 """What a promise means, in a sentence. Nothing else may be said in a record, so that no text can pretend to be one."""
 
 
-SAMPLING = (
-    "distinct_examples",
-    "truncated_batch_size",
-    "min_separation",
-    "one_group_an_example",
-    "participations_an_epoch",
-    "batch_size",
-    "fixed_batches",
-    "one_bin_an_example",
-)
-"""What samplers promise about their batches; a record names those of its own sampler."""
 ABOUT = {
     "batches": (
         *("steps_in_order", "number_of_examples", "examples_of_the_batch", "batches_in_step"),

@@ -21,10 +21,9 @@ from hockeystick.noise.noise_stream import Part, without_prefix
 from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.noise.solver import Reals
 from hockeystick.samplers import Attribution
-from hockeystick.samplers.base import Batch
+from hockeystick.samplers.promises import Batch, BrokenPromiseError
 from hockeystick.training.commitments import KEY_BYTES, CommitmentChain, context
 from hockeystick.training.coverage import check_early_stop, of_first_steps
-from hockeystick.training.promises import BrokenPromiseError, promises_of
 from hockeystick.training.record import Check, RunRecord, Status
 from hockeystick.training.state_file import load_arrays, save_arrays
 
@@ -133,7 +132,7 @@ class Run:
         self._drawing = self._draw(num_examples)
         self._num_examples = int(num_examples)
         self._drawn: deque[Batch] = deque()
-        self._promises = promises_of(mechanism.sampler, self._num_examples, attribution)
+        self._promises = mechanism.sampler.promises(self._num_examples, attribution)
         self._chain = CommitmentChain(key, context(mechanism, self._num_examples))
         self._noise = None
         self._step = 0
@@ -311,7 +310,7 @@ class Run:
 
     def first(self, steps: int) -> Mechanism | None:
         """The mechanism of the first ``steps`` steps of the plan, where they are one by themselves."""
-        sampler = self._promises.prefix(steps) if steps else None
+        sampler = self._mechanism.sampler.prefix(steps) if steps else None
         return None if sampler is None else of_first_steps(self._mechanism, sampler)
 
     def record(
@@ -334,7 +333,13 @@ class Run:
         """
         if certificate is not None and certificate.mechanism != self._mechanism.pinned():
             check_early_stop(certificate, self.executed(), stopped_without_looking)
-        checked = ["steps_in_order", "one_noise_row_a_step", "number_of_examples", *self._promises.names, *also_checked]
+        checked = [
+            "steps_in_order",
+            "one_noise_row_a_step",
+            "number_of_examples",
+            *self._promises.meanings,
+            *also_checked,
+        ]
         asserted = ["clipping", "norms", "noise_is_added", "public_normaliser"]
         asserted += ["same_data", "secrecy", "random_numbers"]
         (checked if self._by_examples else asserted).append("examples_of_the_batch")

@@ -21,7 +21,6 @@ from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
 from hockeystick.training.huggingface.arguments import check_batch_size, check_steps, checked_arguments
 from hockeystick.training.huggingface.losses import ExampleLosses, checked, losses_of
-from hockeystick.training.promises import promises_of
 from hockeystick.training.record import RunRecord
 from hockeystick.training.torch import PrivacyEngine
 from hockeystick.training.torch.loader import size_of_dataset
@@ -203,7 +202,7 @@ class Trainer(transformers.Trainer):
 
     def _check_lengths(self) -> None:
         sampler = self.engine.mechanism.sampler
-        promised = promises_of(sampler, len(self.train_dataset), self._attribution)
+        promised = sampler.promises(len(self.train_dataset), self._attribution)
         check_batch_size(self.given, promised.expected_batch_size, self.engine._batch_size)
         check_steps(self.given, sampler.steps, promised.steps_per_epoch)
 

@@ -6,7 +6,7 @@ from typing import Any
 from jax_privacy.batch_selection import BatchSelectionStrategy
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import Batch
+from hockeystick.samplers.promises import Batch
 from hockeystick.training.run import Run
 
 

@@ -13,7 +13,7 @@ from jax.experimental import io_callback
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise import MappedFile, Memory, Replay
-from hockeystick.training.promises import SLACK
+from hockeystick.training.record import SLACK
 from hockeystick.training.run import Run
 
 WIDE = (np.dtype(np.float32), np.dtype(np.float64))

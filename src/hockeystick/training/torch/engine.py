@@ -27,7 +27,6 @@ from hockeystick.samplers.base import MAX_STEPS
 from hockeystick.strategies import Identity, Strategy
 from hockeystick.strategies.base import StrategySpec
 from hockeystick.training.engine import Engine
-from hockeystick.training.promises import promises_of
 from hockeystick.training.run import Run, fresh_generator
 from hockeystick.training.torch.adaptive import check_clipping, noisy_parameters
 from hockeystick.training.torch.adaptive_clipping import check_adaptive_clipping
@@ -213,7 +212,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         size = len(data_loader.dataset)
         ranks = distributed.get_world_size() if _is_distributed(module) else 1
         rank = distributed.get_rank() if ranks > 1 else 0
-        promises = promises_of(self.mechanism.sampler, size, self._options["attribution"])
+        promises = self.mechanism.sampler.promises(size, self._options["attribution"])
         if self._plan is not None:
             check_batch_size(promises, drawn.batch_size, self._batch_size, ranks)
         self._leads, self._ranks = rank == 0, ranks
@@ -381,7 +380,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         planned = self._epochs
         if planned is None:
             size = check_dataset(loader, self._num_examples)
-            promised = promises_of(self.mechanism.sampler, size, self._options["attribution"])
+            promised = self.mechanism.sampler.promises(size, self._options["attribution"])
             near = abs(epochs * promised.epoch_length - self.mechanism.sampler.steps) < 1
             planned = epochs if near else float(self.mechanism.sampler.steps / promised.epoch_length)
         if epochs != planned:

@@ -13,7 +13,7 @@ from torch.utils.data import BatchSampler as TorchBatchSampler
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Sampler, SequentialSampler
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.training.promises import Promises
+from hockeystick.samplers.promises import Promises
 from hockeystick.training.run import Run
 from hockeystick.training.torch.collation import CollateWithEmpty
 
