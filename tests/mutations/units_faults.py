@@ -104,5 +104,33 @@ FAULTS = [
         "a warm-up gives lower bounds of a cold start",
         "tests/pairs/test_min_separated.py",
     ),
+    (
+        "pairs/counted_visits.py",
+        "min(visits, matrix.bands)",
+        "1",
+        "correlated noise counts as independent for a sampler without a pair of its own",
+        "tests/pairs/test_counted_visits.py",
+    ),
+    (
+        "pairs/counted_visits.py",
+        "attained=possible <= {0, sampler.steps}",
+        "attained=True",
+        "a pair that tells no steps apart has lower bounds",
+        "tests/pairs/test_counted_visits.py",
+    ),
+    (
+        "pairs/counted_visits.py",
+        "if chances is None or Adjacency.ADD_REMOVE not in sampler.holds_for:",
+        "if chances is None:",
+        "the number of steps is taken as hidden where other examples give it away",
+        "tests/pairs/test_counted_visits.py",
+    ),
+    (
+        "pairs/counted_visits.py",
+        "probability_error=CHANCE_ERROR,",
+        "probability_error=0.0,",
+        "chances that a sampler rounds are taken as exact",
+        "tests/pairs/test_counted_visits.py",
+    ),
 ]
 """(path, old text, new text, reason, tests)."""

@@ -1,4 +1,7 @@
-"""Which dominating pair belongs to which combination of strategy and sampler: one line each."""
+"""Which dominating pair belongs to which combination of strategy and sampler: one line each.
+
+A sampler without any line has the pair of ``counted_visits``, which needs no proof of its own.
+"""
 
 from collections.abc import Callable
 from typing import cast, get_args, get_type_hints
@@ -8,6 +11,7 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.pairs import (
     averaged_steps,
     bin_mixture,
+    counted_visits,
     fresh_bins,
     independent_steps,
     known_batches,
@@ -23,6 +27,8 @@ from hockeystick.pairs.base import DominatingPair
 
 ANY = "every other strategy"
 """Stands for every strategy that has no line of its own with a sampler."""
+UNKNOWN = "every other sampler"
+"""Stands for every sampler that has no line at all."""
 
 PAIRS: dict[tuple[str, str], Callable[[Mechanism], DominatingPair]] = {
     ("identity", "deterministic"): independent_steps.from_deterministic,
@@ -39,6 +45,7 @@ PAIRS: dict[tuple[str, str], Callable[[Mechanism], DominatingPair]] = {
     (ANY, "cyclic_poisson"): subset_mixture.from_cyclic_poisson,
     (ANY, "b_min_sep"): min_separated.from_b_min_sep,
     (ANY, "multi_attribution"): min_separated.from_multi_attribution,
+    (ANY, UNKNOWN): counted_visits.from_any,
 }
 
 
@@ -50,6 +57,8 @@ def pair_types(strategy: str, sampler: str) -> tuple[type[DominatingPair], ...]:
 
 def registered(strategy: str, sampler: str) -> tuple[str, str] | None:
     """The line of the registry for this combination, or None."""
+    if all(sampler != known for _, known in PAIRS):
+        return (ANY, UNKNOWN)
     return next((key for key in ((strategy, sampler), (ANY, sampler)) if key in PAIRS), None)
 
 
@@ -67,7 +76,7 @@ def check_registered(mechanism: Mechanism) -> tuple[str, str]:
     strategy, sampler = mechanism.strategy.kind, mechanism.sampler.kind
     key = registered(strategy, sampler)
     if key is None:
-        known = ", ".join(repr(other) for one, other in PAIRS if one in (strategy, ANY))
+        known = ", ".join(repr(other) for one, other in PAIRS if one in (strategy, ANY) and other != UNKNOWN)
         raise UnsupportedError(
             f"The strategy {strategy!r} with the sampler {sampler!r} has not been analysed; the samplers that go "
             f"with this strategy are {known}."
