@@ -1,4 +1,4 @@
-"""Draw the diagrams of the site: ``python docs/make_diagrams.py``.
+"""The diagrams of the site, which ``python docs/make_reference.py`` writes.
 
 Those of the samplers are real batches of the real samplers from a fixed seed: a row is an example, a column is a step,
 and a square says that the example is in that step's batch. One example is picked out.
@@ -10,30 +10,28 @@ from pathlib import Path
 import numpy as np
 
 import hockeystick as hs
-from hockeystick.samplers import Sampler
+from hockeystick.samplers import SAMPLER_OPTIONS, BatchSampler, Data
+from hockeystick.samplers.epochs import EpochSampler
 
 DIAGRAMS = Path(__file__).parent / "diagrams"
 EXAMPLES, BINS, EPOCHS, SEED, SIDE = 24, 8, 3, 7, 12
-SAMPLERS: dict[str, Sampler] = {
-    "deterministic": hs.Deterministic(bins=BINS, epochs=EPOCHS),
-    "shuffle": hs.Shuffle(bins=BINS, epochs=EPOCHS, batch_size=EXAMPLES // BINS),
-    "poisson": hs.Poisson(sampling_prob=1 / BINS, steps=BINS * EPOCHS),
-    "cyclic_poisson": hs.CyclicPoisson(groups=4, sampling_prob=4 / BINS, steps=BINS * EPOCHS),
-    "random_allocation": hs.RandomAllocation(bins=BINS, epochs=EPOCHS),
-    "balls_in_bins": hs.BallsInBins(bins=BINS, epochs=EPOCHS),
-    "b_min_sep": hs.BMinSep(sampling_prob=1 / BINS, min_sep=4, steps=BINS * EPOCHS),
-    "multi_attribution": hs.MultiAttribution(sampling_prob=1 / 6, min_sep=3, steps=BINS * EPOCHS, examples_per_user=2),
-}
+OPTIONS: dict[str, dict[str, int]] = {"cyclic_poisson": {"groups": 4}, "b_min_sep": {"min_sep": 4}}
+"""What a plan has to say beside the kind, where it has to."""
+USERS = hs.MultiAttribution(sampling_prob=1 / 6, min_sep=3, steps=BINS * EPOCHS, examples_per_user=2)
 INK, PALE, MARK, PAPER = "#33475b", "#9fb3c8", "#c2410c", "#ffffff"
 FONT = 'font-family="sans-serif" font-size="13"'
 
 
 def diagrams() -> dict[str, str]:
     """File name to content."""
-    return {"path.svg": _path()} | {f"{name}.svg": _sampler(name, one) for name, one in SAMPLERS.items()}
+    data = Data(num_examples=EXAMPLES, batch_size=EXAMPLES // BINS, epochs=EPOCHS)
+    drawn = {kind: scheme for kind, scheme in SAMPLER_OPTIONS.items() if kind != USERS.kind}
+    samplers = {kind: scheme(**OPTIONS.get(kind, {})).sampler(data) for kind, scheme in drawn.items()}
+    samplers[USERS.kind] = USERS
+    return {"path.svg": _path()} | {f"{kind}.svg": _sampler(kind, sampler) for kind, sampler in samplers.items()}
 
 
-def _sampler(name: str, sampler: Sampler) -> str:
+def _sampler(name: str, sampler: BatchSampler) -> str:
     rng = np.random.default_rng(SEED)
     options = {}
     if isinstance(sampler, hs.MultiAttribution):
@@ -46,7 +44,7 @@ def _sampler(name: str, sampler: Sampler) -> str:
     lines = [f'<rect x="40" y="{24 + SIDE * marked}" width="{SIDE * len(batches)}" height="{SIDE}" fill="#fde6d8"/>']
     lines += [_squares((at for at in squares if at[1] != marked), PALE)]
     lines += [_squares((at for at in squares if at[1] == marked), MARK)]
-    if isinstance(sampler, hs.Deterministic | hs.Shuffle | hs.RandomAllocation | hs.BallsInBins):
+    if isinstance(sampler, EpochSampler):
         ends = (40 + SIDE * BINS * epoch for epoch in range(1, EPOCHS))
         lines += [f'<path d="M{x} 20V{28 + SIDE * EXAMPLES}" stroke="{INK}" stroke-dasharray="3 3"/>' for x in ends]
     lines += [
@@ -112,9 +110,3 @@ def _svg(width: int, height: int, title: str, lines: list[str]) -> str:
         f'<rect width="{width}" height="{height}" fill="{PAPER}"/>',
     ]
     return "\n".join([*head, *lines, "</svg>"]) + "\n"
-
-
-if __name__ == "__main__":
-    DIAGRAMS.mkdir(exist_ok=True)
-    for name, content in diagrams().items():
-        (DIAGRAMS / name).write_text(content)

@@ -1,7 +1,10 @@
-"""Write the pages of docs/reference that follow from the code: ``python docs/make_reference.py``."""
+"""Write what follows from the code: pages of docs/reference, schemas, diagrams. ``python docs/make_reference.py``"""
 
 import json
 from pathlib import Path
+from typing import Any
+
+from make_diagrams import diagrams
 
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.audit.annex import json_schema as addendum_schema
@@ -9,22 +12,26 @@ from hockeystick.certificate import json_schema
 from hockeystick.plan import json_schema as plan_schema
 from hockeystick.report.listing import listing
 
-REFERENCE = Path(__file__).parent / "reference"
-PACKAGE = REFERENCE.parents[1] / "src/hockeystick"
-IN_THE_PACKAGE = {
-    "addendum.schema.json": PACKAGE / "audit/addendum.schema.json",
-    "certificate.schema.json": PACKAGE / "certificate/certificate.schema.json",
-}
+ROOT = Path(__file__).parents[1]
 
 
-def pages() -> dict[str, str]:
-    """File name to content."""
+def files() -> dict[Path, str]:
+    """Path, from the root, to content; all that is in docs/diagrams is among them."""
+    reference, package = Path("docs/reference"), Path("src/hockeystick")
+    addendum, certificate, plan = (_printed(schema()) for schema in (addendum_schema, json_schema, plan_schema))
     return {
-        "plan.schema.json": json.dumps(plan_schema(), indent=2) + "\n",
-        "addendum.schema.json": json.dumps(addendum_schema(), indent=2) + "\n",
-        "certificate.schema.json": json.dumps(json_schema(), indent=2) + "\n",
-        "accountants.md": _accountants(),
+        reference / "plan.schema.json": plan,
+        reference / "addendum.schema.json": addendum,
+        reference / "certificate.schema.json": certificate,
+        reference / "accountants.md": _accountants(),
+        package / "audit/addendum.schema.json": addendum,
+        package / "certificate/certificate.schema.json": certificate,
+        **{Path("docs/diagrams") / name: drawn for name, drawn in diagrams().items()},
     }
+
+
+def _printed(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=2) + "\n"
 
 
 def _accountants() -> str:
@@ -58,7 +65,5 @@ def _accountants() -> str:
 
 
 if __name__ == "__main__":
-    for name, content in pages().items():
-        (REFERENCE / name).write_text(content)
-    for name, place in IN_THE_PACKAGE.items():
-        place.write_text(pages()[name])
+    for place, content in files().items():
+        (ROOT / place).write_text(content)

@@ -156,21 +156,26 @@ def load_script(name):
     return module
 
 
-def test_generated_pages_are_current():
-    for name, content in load_script("make_reference").pages().items():
-        assert (ROOT / "docs" / "reference" / name).read_text() == content, f"run docs/make_reference.py for {name}"
-
-
-def test_diagrams_are_current():
-    drawn = load_script("make_diagrams").diagrams()
-    assert {f"{kind}.svg" for kind in SAMPLERS} < set(drawn)
-    assert {one.name: one.read_text() for one in (ROOT / "docs" / "diagrams").iterdir()} == drawn
+def test_generated_pages_are_current(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    generated = load_script("make_reference").files()
+    for place, content in generated.items():
+        current = (ROOT / place).exists() and (ROOT / place).read_text() == content
+        assert current, f"{place} is not what follows from the code: run python docs/make_reference.py"
+    assert {one.name for one in (ROOT / "docs/diagrams").iterdir()} == {
+        place.name for place in generated if place.match("diagrams/*")
+    }
+    page = (ROOT / "docs/reference/samplers.md").read_text()
+    for kind in SAMPLERS:
+        assert f"(../diagrams/{kind}.svg)" in page, f"Write what {kind!r} is in docs/reference/samplers.md."
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        assert target.startswith("http") or (page.parent / target).exists(), f"{page.name} links to {target}"
+        assert target.startswith("http") or "my_" in target or (page.parent / target).exists(), (
+            f"{page.name} links to {target}"
+        )
 
 
 @pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *RUNNING, TUTORIAL], ids=lambda page: page.stem)
