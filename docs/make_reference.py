@@ -18,14 +18,11 @@ ROOT = Path(__file__).parents[1]
 def files() -> dict[Path, str]:
     """Path, from the root, to content; all that is in docs/diagrams is among them."""
     reference, package = Path("docs/reference"), Path("src/hockeystick")
-    addendum, certificate, plan = (_printed(schema()) for schema in (addendum_schema, json_schema, plan_schema))
     return {
-        reference / "plan.schema.json": plan,
-        reference / "addendum.schema.json": addendum,
-        reference / "certificate.schema.json": certificate,
+        reference / "plan.schema.json": _printed(plan_schema()),
         reference / "accountants.md": _accountants(),
-        package / "audit/addendum.schema.json": addendum,
-        package / "certificate/certificate.schema.json": certificate,
+        package / "audit/addendum.schema.json": _printed(addendum_schema()),
+        package / "certificate/certificate.schema.json": _printed(json_schema()),
         **{Path("docs/diagrams") / name: drawn for name, drawn in diagrams().items()},
     }
 
