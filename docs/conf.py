@@ -64,7 +64,9 @@ html_theme_options = {
 
 def leave_out_fields(app: Sphinx, what: str, name: str, member: object, skip: bool, options: object) -> bool | None:
     """The docstring of a class describes its fields; what is listed below it are methods and properties."""
-    return True if what == "class" and not (callable(member) or isinstance(member, property)) else None
+    is_field = isinstance(member, type) and member.__name__ != name  # a class that is a value, and not defined there
+    described = is_field or not (callable(member) or isinstance(member, property))
+    return True if what == "class" and described else None
 
 
 def keep_colons(app: Sphinx, what: str, name: str, member: object, options: object, lines: list[str]) -> None:
