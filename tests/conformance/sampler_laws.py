@@ -38,8 +38,8 @@ class Declaration:
         cases: samplers with a dataset so small that the law of a whole run can be enumerated.
         law: enumerates it, given a sampler and the number of examples.
         wrong: draws that pretend to be those of a sampler, the sampler, and the number of examples.
-        plans: what a plan says beside the kind, and the sampler for ``DATA``; the first one is at its rate from the first
-            step on.
+        plans: what a plan says beside the kind, and the sampler for ``DATA``; the first one has its rate from
+            the first step on.
         needed: what every plan has to say beside the kind, of 8 examples in batches of 2 too.
         mechanisms: samplers with noise multipliers, for bounds without correlated noise.
         runs: samplers whose recorded runs, of ``RUN_EXAMPLES``, keep all promises.
