@@ -18,10 +18,10 @@ from scipy.stats import binom, norm
 import hockeystick as hs
 from hockeystick.laws.law import Array
 from hockeystick.laws.profile import law_delta, smallest_epsilon
-from hockeystick.posteriors.participations.engine import composed_powers, mixture_law
-from hockeystick.posteriors.participations.rows import dominating_mixtures
-from hockeystick.posteriors.participations.tails import Blocks
 from hockeystick.reproduction.curves import PLOT_NODES
+from hockeystick_papers.participations.engine import composed_powers, mixture_law
+from hockeystick_papers.participations.rows import dominating_mixtures
+from hockeystick_papers.participations.tails import Blocks
 
 SHARE = 0.5
 """delta_1 over delta; the paper does not print how it divides delta."""

@@ -5,9 +5,9 @@ and ``calibrate`` run them only when they are named.
 """
 
 from hockeystick.accountants.base import Accountant
-from hockeystick_papers import analytic, bin_renyi, decomposition, generalized_mmcc, renyi
+from hockeystick_papers import analytic, bin_renyi, decomposition, generalized_mmcc, mmcc, renyi, shuffled_tree
 
 ACCOUNTANTS: dict[str, Accountant] = {
     module.ACCOUNTANT.name: module.ACCOUNTANT
-    for module in (renyi, analytic, decomposition, bin_renyi, generalized_mmcc)
+    for module in (renyi, analytic, decomposition, bin_renyi, mmcc, generalized_mmcc, shuffled_tree)
 }

@@ -11,10 +11,10 @@ Cost: that of ``mmcc`` on the columns of a group, for each group of a matrix tha
 import numpy as np
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.mmcc import worst_of_groups
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Side
+from hockeystick_papers.mmcc import worst_of_groups
 
 
 def _analysed(pair: SubsetMixture) -> int:
@@ -23,7 +23,7 @@ def _analysed(pair: SubsetMixture) -> int:
 
 
 def _refusal(pair: SubsetMixture, side: Side) -> str | None:
-    from hockeystick.posteriors.participations.rows import too_large
+    from hockeystick_papers.participations.rows import too_large
 
     if pair.groups == 1:
         return "it is for groups that take turns; mmcc is for Poisson sampling"
@@ -31,7 +31,7 @@ def _refusal(pair: SubsetMixture, side: Side) -> str | None:
 
 
 def _cost(pair: SubsetMixture) -> float:
-    from hockeystick.posteriors.participations.rows import products
+    from hockeystick_papers.participations.rows import products
 
     opportunities = -(-pair.matrix.steps // pair.groups)
     return 0.5 + _analysed(pair) * (0.5 + 0.1 * min(opportunities, 20) + 1.5e-9 * products(pair.matrix, pair.groups))

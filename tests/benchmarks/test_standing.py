@@ -27,7 +27,7 @@ def test_the_page_names_every_accountant() -> None:
 def test_the_registry_follows_the_page() -> None:
     found = {(name, verdict) for name, verdict in re.findall(r"^\| `(\w+)` \|.*\| (\w+) \|$", PAGE, re.MULTILINE)}
     assert found == {(one.name, "default" if one.name in DEFAULT else "published") for one in UPPER}
-    assert {one.name for one in UPPER if one.name not in DEFAULT and one.assumes is None} == published().keys()
+    assert {one.name for one in UPPER if one.name not in DEFAULT} == published().keys()
 
 
 def test_every_upper_bound_has_a_regime() -> None:
@@ -54,23 +54,23 @@ def test_a_win_anywhere_by_more_than_the_margin_is_a_place_in_the_default() -> N
     answers = [
         Answer(POISSON_C, "a", "gaussian", 4.0, 0.1),
         Answer(POISSON_C, "a", "split_noise", 1.0, 0.1),
-        Answer(POISSON_C, "a", "mmcc", 1.0005, 0.1),
+        Answer(POISSON_C, "a", "participation_windows", 1.0005, 0.1),
         Answer(POISSON_C, "b", "gaussian", 4.0, 0.1),
         Answer(POISSON_C, "b", "split_noise", 2.0, 0.3),
-        Answer(POISSON_C, "b", "mmcc", 1.9, 0.1),
+        Answer(POISSON_C, "b", "participation_windows", 1.9, 0.1),
         Answer(POISSON_C, "zero", "gaussian", 0.0, 0.1),
-        Answer(POISSON_C, "zero", "mmcc", inf, 0.1),
+        Answer(POISSON_C, "zero", "participation_windows", inf, 0.1),
         Answer(CYCLIC_C, "c", "split_noise", 1.0, 0.1),
         Answer(CYCLIC_C, "c", "generalized_mmcc", inf, 0.1),
         Answer(CYCLIC_C, "c", "direct", inf, 0.1, "refused"),
     ]
     wins = {row.method: row.wins for row in rows([one for one in answers if one.kind == POISSON_C])}
-    assert wins == {"gaussian": 0, "split_noise": 0, "mmcc": 1}  # 1 against 1.0005 is no win
+    assert wins == {"gaussian": 0, "split_noise": 0, "participation_windows": 1}  # 1 against 1.0005 is no win
     found = verdicts(answers)
     assert found == {
         "gaussian": "default",
         "split_noise": "default",
-        "mmcc": "default",
+        "participation_windows": "default",
         "generalized_mmcc": "published",
     }
     assert lost([one for one in answers if one.kind == CYCLIC_C]) == 0.0
@@ -90,3 +90,12 @@ def test_certify_has_the_bound_that_blocks_miss() -> None:
     found = hs.certify(run, delta=1e-12)
     assert found.method.upper == "dong_chen_ozgur"
     assert found.bounds.upper < 0.995 * hs.bound(run, "direct").epsilon(1e-12)
+
+
+def test_a_method_that_wins_by_too_little_is_not_in_the_default() -> None:
+    from benchmarks.standing import POISSON_C, TOO_LITTLE, Answer, verdicts
+
+    for name in TOO_LITTLE:
+        answers = [Answer(POISSON_C, "a", "split_noise", 1.0, 0.1), Answer(POISSON_C, "a", name, 0.99, 0.1)]
+        assert verdicts(answers) == {"split_noise": "published", name: "published"}
+    assert set(DEFAULT).isdisjoint(TOO_LITTLE)

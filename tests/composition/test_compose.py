@@ -124,7 +124,7 @@ def test_a_thousand_phases_need_no_law(monkeypatch, one):
     def law(*arguments):
         raise AssertionError("a law was made")
 
-    monkeypatch.setattr("hockeystick.posteriors.participations.engine.composed_powers", law)
+    monkeypatch.setattr("hockeystick.composition.compose.composed_powers", law)
     runs = [
         one.model_copy(update={"mechanism": one.mechanism.with_noise(sigma)}).sealed()
         for sigma in np.geomspace(3.0, 6.0, 100).tolist()

@@ -49,11 +49,11 @@ FAULTS = [
     ),
     # Rounding and what is spent, which no test saw once.
     (
-        "src/hockeystick/posteriors/participations/engine.py",
+        "papers/hockeystick_papers/participations/engine.py",
         "delta = (law_delta(law, epsilon, direction) + spent)",
         "delta = (law_delta(law, epsilon, direction) + spent * (direction is Direction.REMOVE))",
         "delta_1 is not charged in the add direction of MMCC",
-        "tests/posteriors/participations/test_mmcc_bounds.py::test_what_is_spent_is_charged",
+        "tests/papers/methods/participations/test_mmcc_bounds.py::test_what_is_spent_is_charged",
     ),
     (
         "src/hockeystick/accountants/split_noise.py",
@@ -212,32 +212,35 @@ FAULTS = [
     ),
     # Posteriors.
     (
-        "src/hockeystick/posteriors/participations/tails.py",
+        "papers/hockeystick_papers/participations/tails.py",
         "(log(blocks.informed) - log(spent))",
         "(-log(spent))",
         "no union bound over the informed pairs",
-        "tests/posteriors/participations/test_mmcc_tails.py",
+        "tests/papers/methods/participations/test_mmcc_tails.py",
     ),
     (
-        "src/hockeystick/posteriors/participations/tail_kernels.py",
+        "papers/hockeystick_papers/participations/tail_kernels.py",
         "growth(rate * high, prob) + prob * other * total[k]",
         "growth(rate * high, prob)",
         "the mean of the other participations is left out of the tail",
-        "tests/posteriors/participations/test_mmcc_tails.py",
+        "tests/papers/methods/participations/test_mmcc_tails.py",
     ),
     (
-        "src/hockeystick/posteriors/participations/rows.py",
+        "papers/hockeystick_papers/participations/rows.py",
         "norm = blocks.norm * (1.0 + blocks.error)",
         "norm = blocks.norm",
         "norms of blocks are not raised by their rounding",
-        "tests/posteriors/participations/test_mmcc_bounds.py::test_norms_are_raised_from_their_exact_squares",
+        "tests/papers/methods/participations/test_mmcc_bounds.py::test_norms_are_raised_from_their_exact_squares",
     ),
     (
-        "src/hockeystick/posteriors/participations/rows.py",
+        "papers/hockeystick_papers/participations/rows.py",
         "informed += int(np.count_nonzero(block[1]))",
         "informed = max(informed, int(np.count_nonzero(block[1])))",
         "the informed pairs of one block alone are counted",
-        ("tests/posteriors/participations/test_mmcc_tails.py", "tests/posteriors/participations/test_mmcc_bounds.py"),
+        (
+            "tests/papers/methods/participations/test_mmcc_tails.py",
+            "tests/papers/methods/participations/test_mmcc_bounds.py",
+        ),
     ),
     (
         "src/hockeystick/posteriors/bins/budget.py",
@@ -304,11 +307,11 @@ FAULTS = [
         "tests/accountants/test_shuffle.py",
     ),
     (
-        "src/hockeystick/accountants/shuffled_tree.py",
+        "papers/hockeystick_papers/shuffled_tree.py",
         "bad.append(3.0 * failure)",
         "bad.append(failure)",
         "two of three bad events are not charged",
-        "tests/accountants/test_shuffled_tree.py",
+        "tests/papers/methods/test_shuffled_tree.py",
     ),
     # Pairs.
     (

@@ -12,7 +12,6 @@ from hockeystick.accountants import (
     gaussian,
     hidden_chain,
     linear_statistic,
-    mmcc,
     moment_majorant,
     moment_majorant_cells,
     monte_carlo,
@@ -23,7 +22,6 @@ from hockeystick.accountants import (
     separated_windows,
     shuffle_clones,
     shuffle_thresholds,
-    shuffled_tree,
     split_noise,
 )
 from hockeystick.accountants.base import Accountant
@@ -53,10 +51,8 @@ ACCOUNTANTS: dict[str, Accountant] = {
         moving_average,
         bin_filter,
         conditional_composition,
-        mmcc,
         shuffle_thresholds,
         shuffle_clones,
-        shuffled_tree,
         monte_carlo,
     )
 }
@@ -106,5 +102,5 @@ def reference_of(name: str) -> str:
 
 
 def assumed_by(name: str) -> str | None:
-    """What such a method assumes of the run beyond what its mechanism says; none that was retired assumed anything."""
-    return None if name in RETIRED else ACCOUNTANTS[name].assumes
+    """What such a method assumes of the run beyond what its mechanism says."""
+    return RETIRED[name].assumes if name in RETIRED else ACCOUNTANTS[name].assumes

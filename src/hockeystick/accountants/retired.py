@@ -19,6 +19,7 @@ class Retired:
         summary: what it was.
         sides: the sides that it bounded.
         reference: what certificates say that its proof is.
+        assumes: what the run has to satisfy beyond what its mechanism says, as certificates by it do.
         in_papers: whether the package ``hockeystick_papers`` has it.
     """
 
@@ -27,6 +28,7 @@ class Retired:
     summary: str
     sides: tuple[Side, ...]
     reference: str
+    assumes: str | None = None
     in_papers: bool = False
 
 
@@ -74,11 +76,29 @@ RETIRED = {
             in_papers=True,
         ),
         Retired(
+            name="mmcc",
+            since="0.1.0",
+            summary="bounds the chance of every participation given the earlier rows, then composes the rows",
+            sides=(Side.UPPER,),
+            reference="docs/theory/subsets/mmcc.md; choquette-choo-2024, Theorem 4.3",
+            in_papers=True,
+        ),
+        Retired(
             name="generalized_mmcc",
             since="0.1.0",
             summary="mmcc by blocks of rows for cyclic Poisson sampling; exact where the bands fit into one round",
             sides=(Side.UPPER,),
             reference="docs/theory/subsets/mmcc.md; choquette-choo-2024, Theorem D.1 with a corrected budget",
+            in_papers=True,
+        ),
+        Retired(
+            name="shuffled_tree",
+            since="0.1.0",
+            summary="one shuffled binary tree with gradients that are fixed beforehand (not for training)",
+            sides=(Side.UPPER,),
+            reference="docs/theory/subsets/shuffled-tree.md; after choquette-choo-2024, section 5",
+            assumes="Fix what every example contributes to every step beforehand: it must not depend on anything that "
+            "the run releases, as the gradients of a training run do.",
             in_papers=True,
         ),
     )

@@ -20,6 +20,7 @@ from hockeystick.laws.contours import Profiles
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
 from hockeystick.laws.poisson_moments import PoissonMoments
+from hockeystick.laws.powers import composed_powers
 from hockeystick.laws.product_moments import Part, ProductMoments, near_by_moments
 from hockeystick.laws.profile import MAX_EPSILON, law_profiles
 from hockeystick.mechanism import Mechanism
@@ -195,7 +196,6 @@ def _bound(
     contours: Profiles | None,
 ) -> Bound:
     """The bound of runs that compose, each with its number of copies, by contours where there are some."""
-    from hockeystick.posteriors.participations.engine import composed_powers
 
     @cache
     def law() -> Law:

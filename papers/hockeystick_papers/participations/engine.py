@@ -9,7 +9,7 @@ nothing is spent, and the result is exact up to discretisation.
 Proof: docs/theory/subsets/mmcc.md.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import expm1, log1p
 
@@ -21,11 +21,11 @@ from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF, Law, point_mass_at_one
 from hockeystick.laws.mixtures import product_mixture_law
-from hockeystick.laws.operations import compose
+from hockeystick.laws.powers import composed_powers
 from hockeystick.laws.profile import law_delta, smallest_epsilon
-from hockeystick.posteriors.participations.rows import Mixture, dominating_mixtures
-from hockeystick.posteriors.participations.tails import Blocks, participation_bounds
 from hockeystick.types import Direction, Side
+from hockeystick_papers.participations.rows import Mixture, dominating_mixtures
+from hockeystick_papers.participations.tails import Blocks, participation_bounds
 
 CANDIDATES = (1e-3, 0.01, 0.03, 0.1, 0.25, 0.5)
 """Shares of delta that may be spent on failures; the best is kept."""
@@ -155,27 +155,6 @@ def mixture_law(mixture: Mixture, noise_multiplier: float, shares: int, resoluti
         return point_mass_at_one(Side.UPPER)
     shares = FINE_SHARES if reaches.size <= FEW else shares
     return product_mixture_law(chances, reaches, noise_multiplier, Side.UPPER, resolution, shares=shares)
-
-
-def composed_powers(steps: Iterable[tuple[Law, int]], resolution: Resolution, tick: Tick) -> Law:
-    """The law of all steps together, each with its number of copies: all powers share their squarings.
-
-    The laws of one binary place are composed as a balanced tree, so that few projections follow one another.
-    Compositions: one for each digit 1 of the copies and for each place.
-    """
-    steps = list(steps)
-    result = None
-    for place in range(max((count for _, count in steps), default=0).bit_length() - 1, -1, -1):
-        if result is not None:
-            result = compose(result, result, resolution, tick=tick)
-        factors = [law for law, count in steps if count >> place & 1]
-        if result is not None:
-            factors.append(result)
-        while len(factors) > 1:
-            pairs = [compose(a, b, resolution, tick=tick) for a, b in zip(factors[::2], factors[1::2], strict=False)]
-            factors = pairs + factors[2 * len(pairs) :]
-        result = factors[0] if factors else None
-    return point_mass_at_one(Side.UPPER) if result is None else result
 
 
 def _sample(blocks: Blocks) -> Blocks:

@@ -22,9 +22,9 @@ from math import log, log1p, sqrt
 import numpy as np
 
 from hockeystick.laws.law import Array
-from hockeystick.posteriors.participations import tail_kernels
-from hockeystick.posteriors.participations.tail_kernels import ROOT_TWO_PI, Indices
 from hockeystick.types import Direction
+from hockeystick_papers.participations import tail_kernels
+from hockeystick_papers.participations.tail_kernels import ROOT_TWO_PI, Indices
 
 NEWTON_STEPS = 30
 SMALLEST_CHANCE = 1e-300

@@ -2,7 +2,7 @@
 
 Outside an event of probability delta_1 the chance of each step, given the outputs before, has a fixed upper bound; with
 these bounds as independent chances, and the row's entries as sensitivities, the rows compose as if they were
-independent. See ``posteriors/participations``: ``rows``, ``tails`` (the bounds on the chances), ``engine``.
+independent. See ``participations``: ``rows``, ``tails`` (the bounds on the chances), ``engine``.
 
 Proof: docs/theory/subsets/mmcc.md, with what it corrects in choquette-choo-2024, Theorem 4.3. The bound errs upward.
 Cost: the prefix inner products, which are kept for the next noise multiplier, and some tens of laws.
@@ -24,8 +24,8 @@ def worst_of_groups(
     pair: SubsetMixture, groups: Sequence[int | None], settings: Settings
 ) -> Mapping[Direction, Profile]:
     """The largest bound of any of these groups; None stands for all steps, by single rows."""
-    from hockeystick.posteriors.participations.engine import blocks_profiles, planned_laws, worst_profiles
-    from hockeystick.posteriors.participations.rows import described, different
+    from hockeystick_papers.participations.engine import blocks_profiles, planned_laws, worst_profiles
+    from hockeystick_papers.participations.rows import described, different
 
     sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
     blocks = different([described(pair.matrix, pair.groups, one, settings.deadline.tick) for one in groups])
@@ -41,7 +41,7 @@ def worst_of_groups(
 
 
 def _refusal(pair: SubsetMixture, side: Side) -> str | None:
-    from hockeystick.posteriors.participations.rows import too_large
+    from hockeystick_papers.participations.rows import too_large
 
     if pair.groups > 1:
         return "it is for Poisson sampling; generalized_mmcc is for groups that take turns"
@@ -49,7 +49,7 @@ def _refusal(pair: SubsetMixture, side: Side) -> str | None:
 
 
 def _cost(pair: SubsetMixture) -> float:
-    from hockeystick.posteriors.participations.rows import products
+    from hockeystick_papers.participations.rows import products
 
     return 0.5 + 0.15 * min(pair.matrix.rows, 60) + 1.5e-9 * products(pair.matrix, 1)
 

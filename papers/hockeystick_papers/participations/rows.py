@@ -16,10 +16,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.posteriors.participations import tail_kernels
-from hockeystick.posteriors.participations.tail_kernels import Indices
-from hockeystick.posteriors.participations.tails import Blocks
 from hockeystick.strategies.matrix.base import BLOCK, StrategyMatrix
+from hockeystick_papers.participations import tail_kernels
+from hockeystick_papers.participations.tail_kernels import Indices
+from hockeystick_papers.participations.tails import Blocks
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

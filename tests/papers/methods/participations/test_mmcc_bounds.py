@@ -8,7 +8,6 @@ import pytest
 from mmcc_oracle import true_profile
 
 from hockeystick.accountants.direct import ACCOUNTANT as DIRECT
-from hockeystick.accountants.mmcc import ACCOUNTANT as MMCC
 from hockeystick.bounds import Bound, Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError
@@ -18,19 +17,21 @@ from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import point_mass_at_one
 from hockeystick.laws.operations import compose, power, thin
+from hockeystick.laws.powers import composed_powers
 from hockeystick.laws.profile import law_delta
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.posteriors.participations import engine
-from hockeystick.posteriors.participations.engine import composed_law, composed_powers, mixture_law
-from hockeystick.posteriors.participations.rows import Mixture, described, dominating_mixtures
-from hockeystick.posteriors.participations.tails import participation_bounds
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.strategies.matrix.tree import TreeMatrix
 from hockeystick.types import Direction, Side
 from hockeystick_papers.generalized_mmcc import ACCOUNTANT as GENERALIZED
+from hockeystick_papers.mmcc import ACCOUNTANT as MMCC
+from hockeystick_papers.participations import engine
+from hockeystick_papers.participations.engine import composed_law, mixture_law
+from hockeystick_papers.participations.rows import Mixture, described, dominating_mixtures
+from hockeystick_papers.participations.tails import participation_bounds
 
 COARSE = Settings(Resolution(24, 1e-2), effort=1.0)
 FINE = Settings(Resolution(72, 1e-4))

@@ -10,16 +10,16 @@ from mmcc_oracle import block_cuts, slow_blocks, tail
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
-from hockeystick.posteriors.participations import tails
-from hockeystick.posteriors.participations.rows import described
-from hockeystick.posteriors.participations.tail_kernels import curvature, growth
-from hockeystick.posteriors.participations.tails import Blocks, participation_bounds
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.base import StrategyMatrix
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.strategies.matrix.tree import TreeMatrix
 from hockeystick.types import Direction
+from hockeystick_papers.participations import tails
+from hockeystick_papers.participations.rows import described
+from hockeystick_papers.participations.tail_kernels import curvature, growth
+from hockeystick_papers.participations.tails import Blocks, participation_bounds
 
 
 def nothing() -> None:

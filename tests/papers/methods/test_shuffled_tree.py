@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from scipy.stats import binom, norm
 
 from hockeystick import Direction, Mechanism, Resolution, Side, calibrate, certify, compare, verify
-from hockeystick.accountants import comparison, direct, gaussian, shuffle_thresholds, shuffled_tree
+from hockeystick.accountants import comparison, direct, gaussian, shuffle_thresholds
 from hockeystick.errors import UnsupportedError, VerificationError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.averaged_steps import AveragedSteps
@@ -24,6 +24,7 @@ from hockeystick.pairs.shuffled_tree import ShuffledTree
 from hockeystick.samplers import Shuffle
 from hockeystick.settings import Settings
 from hockeystick.strategies import BinaryTree
+from hockeystick_papers import shuffled_tree
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "theory" / "subsets" / "shuffled-tree.md"
 COARSE = Settings(Resolution(20, 1e-8))
