@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import exp, isnan
-from typing import Any, overload
+from typing import Any, Protocol, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,7 +132,7 @@ class Bound:
     def __post_init__(self) -> None:
         if self.side is Side.UPPER and set(self.profiles) != set(Direction):
             raise InvalidInputError("An upper bound must cover both directions, remove and add.")
-        checked = {profile: partial(_at, profile, self.side) for profile in dict.fromkeys(self.profiles.values())}
+        checked = {profile: _Checked(profile, self.side) for profile in dict.fromkeys(self.profiles.values())}
         profiles = {direction: checked[profile] for direction, profile in self.profiles.items()}
         object.__setattr__(self, "profiles", profiles)
 
@@ -157,11 +157,11 @@ class Bound:
         """
         return for_each(self._delta, "epsilon", epsilon)
 
-    def _delta(self, epsilon: float) -> float:
+    def _delta(self, epsilon: float, about: float | None = None) -> float:
         if not 0.0 <= epsilon <= MAX_EPSILON:
             raise InvalidInputError(f"The 'epsilon' field must be from 0 to {MAX_EPSILON:g}. Got {epsilon!r} instead.")
         distinct = dict.fromkeys(self.profiles.values())  # both directions may have the same
-        value = max(profile(epsilon) for profile in distinct)
+        value = max(profile(epsilon) if about is None else _about(profile, about)(epsilon) for profile in distinct)
         if self.slack:
             change = (1.0 + exp(epsilon)) * self.slack
             value += change if self.side is Side.UPPER else -change
@@ -184,13 +184,34 @@ class Bound:
     def _epsilon(self, delta: float, near: float | None) -> float:
         if not 0.0 < delta < 1.0:
             raise InvalidInputError(f"The 'delta' field must be between 0 and 1, both excluded. Got {delta!r} instead.")
-        return smallest_epsilon(self._delta, delta, self.side, near=near)
+        return smallest_epsilon(partial(self._delta, about=delta), delta, self.side, near=near)
 
 
-def _at(profile: Profile, side: Side, epsilon: float) -> float:
-    """The profile at epsilon; what is not a number bounds nothing and becomes the trivial bound of its side."""
-    value = profile(epsilon)
-    return (1.0 if side is Side.UPPER else 0.0) if isnan(value) else value
+@runtime_checkable
+class Focused(Protocol):
+    """A profile that need not be close where it is far from a delta."""
+
+    def about(self, delta: float) -> Profile:
+        """The profile for comparisons with this delta: a bound everywhere, and close where it is about as large."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Checked:
+    """A profile whose values are numbers: what is none bounds nothing and becomes the trivial bound of its side."""
+
+    profile: Profile
+    side: Side
+
+    def __call__(self, epsilon: float) -> float:
+        value = self.profile(epsilon)
+        return (1.0 if self.side is Side.UPPER else 0.0) if isnan(value) else value
+
+    def about(self, delta: float) -> Profile:
+        return _Checked(_about(self.profile, delta), self.side)
+
+
+def _about(profile: Profile, delta: float) -> Profile:
+    return profile.about(delta) if isinstance(profile, Focused) else profile
 
 
 def for_each(function: Callable[[float], float], name: str, values: float | Numbers) -> float | NDArray[np.float64]:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from hockeystick import Direction, RandomAllocation, Resolution, Settings, Side
+from hockeystick import Direction, RandomAllocation, Resolution, Settings, Side, bound
 from hockeystick.accountants import direct, gaussian
+from hockeystick.bounds import Focused
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.law import point_mass_at_one
@@ -77,3 +78,18 @@ def test_a_truncation_that_never_happens_still_has_a_price() -> None:
     assert 0.0 < dominating_pair(Mechanism(sampler=sampler, noise_multiplier=1.0)).slack <= 1e-299
     whole = RandomAllocation(bins=3)
     assert dominating_pair(Mechanism(sampler=whole, noise_multiplier=1.0)).slack == 0.0
+
+
+def test_a_search_for_epsilon_needs_no_law_where_delta_is_far_from_the_one_that_is_asked(monkeypatch):
+    """Without a question every delta matters, and far ones are left to laws; a search only compares with its own."""
+    monkeypatch.setattr(direct, "_steps_law", lambda *arguments: pytest.fail("a law was made"))
+    sampler = Poisson(sampling_prob=5.058e-4, steps=58_770)
+    both = [bound(Mechanism(sampler=sampler, noise_multiplier=2.901), "direct", side=side) for side in Side]
+    lower, upper = sorted(each.epsilon(1e-5) for each in both)
+    assert 0.138 < lower <= upper < lower * (1 + 1e-6)
+    for each in both:
+        (profile, *_) = each.profiles.values()
+        assert isinstance(profile, Focused)
+        near = profile.about(1e-5)
+        assert near(0.1) == profile(0.1)
+        assert near(1.0) < 1e-8

@@ -13,7 +13,7 @@ with one visit of each example, are bounded by contour integrals and transforms 
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import log2, sqrt
 from typing import Any
@@ -217,47 +217,65 @@ def _steps_profiles(pair: IndependentSteps, side: Side, settings: Settings) -> M
         return law_profiles(law())
     settings.deadline.tick()
     profiles = profiles_of_steps(pair.sampling_prob, pair.noise_multiplier, pair.steps)
-    smallest = settings.resolution.smallest_delta
-    rare = rare_steps(pair.sampling_prob, pair.noise_multiplier, pair.steps, smallest)
 
-    def sides_at(epsilon: float, direction: Direction) -> Sides | None:
-        return profiles.sides(epsilon, direction) or rare.sides(epsilon, direction)
+    def told(smallest: float) -> Told:
+        rare = rare_steps(pair.sampling_prob, pair.noise_multiplier, pair.steps, smallest)
+        return lambda epsilon, direction: profiles.sides(epsilon, direction) or rare.sides(epsilon, direction)
 
-    return _by_transforms(sides_at, profiles.at_most, law, side, smallest)
+    return _by_transforms(told, profiles.at_most, law, side, settings.resolution.smallest_delta)
 
 
 def by_contours(
     profiles: Profiles, law: Callable[[], Law], side: Side, smallest_delta: float
 ) -> Mapping[Direction, Profile]:
     """Profiles by contour integrals, and by a law of the same side and steps where these do not answer."""
-    return _by_transforms(profiles.sides, profiles.at_most, law, side, smallest_delta)
+    return _by_transforms(lambda smallest: profiles.sides, profiles.at_most, law, side, smallest_delta)
+
+
+Told = Callable[[float, Direction], Sides | None]
+"""Both sides of delta at an epsilon in a direction, or None where they are not known well enough."""
+
+
+@dataclass(frozen=True, eq=False)
+class Transforms:
+    """A profile by transforms; where these do not answer, by a rough bound if delta does not matter, or by a law.
+
+    Attributes:
+        told: what transforms say, for the smallest delta that matters.
+        most_at: an upper bound on delta.
+        law: of this side; made when it is first asked.
+        smallest: deltas far below it do not matter.
+    """
+
+    told: Callable[[float], Told]
+    most_at: Callable[[float, Direction], float]
+    law: Callable[[], Law]
+    side: Side
+    direction: Direction
+    smallest: float
+
+    def __call__(self, epsilon: float) -> float:
+        sides = self.told(self.smallest)(epsilon, self.direction)
+        if sides is None:
+            rough = self.most_at(epsilon, self.direction)
+            if rough >= FAR_BELOW * self.smallest:
+                return law_delta(self.law(), epsilon, self.direction)
+            sides = Sides(0.0, rough)
+        return sides.upper if self.side is Side.UPPER else sides.lower
+
+    def about(self, delta: float) -> Profile:
+        """The profile for comparisons with this delta."""
+        return replace(self, smallest=max(delta, self.smallest))
 
 
 def _by_transforms(
-    sides_at: Callable[[float, Direction], Sides | None],
+    told: Callable[[float], Told],
     most_at: Callable[[float, Direction], float],
     law: Callable[[], Law],
     side: Side,
     smallest_delta: float,
 ) -> Mapping[Direction, Profile]:
-    """Profiles by transforms; where these do not answer, by a rough bound if delta is too small to matter, or by a law.
-
-    Args:
-        sides_at: both sides of delta, or None.
-        most_at: an upper bound on delta.
-        law: of this side; made when it is first asked.
-    """
-
-    def profile(epsilon: float, direction: Direction) -> float:
-        sides = sides_at(epsilon, direction)
-        if sides is None:
-            rough = most_at(epsilon, direction)
-            if rough >= FAR_BELOW * smallest_delta:
-                return law_delta(law(), epsilon, direction)
-            sides = Sides(0.0, rough)
-        return sides.upper if side is Side.UPPER else sides.lower
-
-    return {direction: partial(profile, direction=direction) for direction in Direction}
+    return {direction: Transforms(told, most_at, law, side, direction, smallest_delta) for direction in Direction}
 
 
 def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
@@ -271,8 +289,8 @@ def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Map
         return law_profiles(law())
     settings.deadline.tick()
     smallest = settings.resolution.smallest_delta
-    epochs = allocated_epochs(pair.visit_noise, pair.bins, pair.epochs, smallest)
-    return _by_transforms(epochs.sides, epochs.moments.delta, law, side, smallest)
+    epochs = partial(allocated_epochs, pair.visit_noise, pair.bins, pair.epochs)
+    return _by_transforms(lambda smallest: epochs(smallest).sides, epochs(smallest).moments.delta, law, side, smallest)
 
 
 def _of(laws: LawAnalysis) -> Analysis:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hockeystick.laws.allocated_epochs import FEWEST, NEGLIGIBLE
+from hockeystick.laws.allocated_epochs import FEWEST
 from hockeystick.laws.contours import LEAST_NOISE, LEAST_RATE, MOST_RATE, Sides
 from hockeystick.laws.gaussian import gaussian_deltas
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
@@ -34,6 +34,8 @@ TAIL = 1e-5
 USEFUL, LEAST_USEFUL, MOST_USEFUL = 2e-4, 3e-4, 2e-3
 """Sides are close enough when they differ, relative to the upper one, by the first number times epsilon and the order,
 which is about as much of epsilon; but always by the second number, and never by more than the third."""
+NEGLIGIBLE = 1e-5
+"""Nor does it matter, relative to the smallest delta that matters, what is below this."""
 ERROR_OF_MEANS = 1e-12
 """Far above the rounding of X_0, relative."""
 TOGETHER = 8192
