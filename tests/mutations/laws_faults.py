@@ -362,7 +362,7 @@ FAULTS = [
     ),
     (
         "bounds.py",
-        "return (1.0 if side is Side.UPPER else 0.0) if isnan(value) else value",
+        "return (1.0 if self.side is Side.UPPER else 0.0) if isnan(value) else value",
         "return value",
         "a profile that overflowed certifies an epsilon of 0",
         "tests/test_bounds.py::test_what_is_not_a_number_bounds_nothing",
