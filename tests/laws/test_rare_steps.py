@@ -21,7 +21,7 @@ from hockeystick.laws.rare_steps import RareSteps
 from hockeystick.laws.tilted_powers import LatticeLaw
 from hockeystick.types import Direction, Side
 
-STEPS = [(1.7e-4, 0.45, 2155), (2.5e-3, 0.66, 182), (3e-4, 0.46, 138), (0.02, 1.0, 50), (4e-5, 0.4, 5000)]
+STEPS = [(1.7e-4, 0.45, 2155), (2.5e-3, 0.66, 182), (3e-4, 0.46, 138), (0.02, 1.0, 80), (4e-5, 0.4, 5000)]
 """Rate, noise multiplier, steps."""
 
 
@@ -70,6 +70,7 @@ def test_two_steps_are_between_the_sides(
     """One integral over the ratio of the first step, whose inner part is the closed form of the second."""
     monkeypatch.setattr(rare, "MOST_USEFUL", 1.0)
     monkeypatch.setattr(rare, "LEAST_USEFUL", 1.0)
+    monkeypatch.setattr(rare, "LEAST_STEPS", 1)
     steps, told = RareSteps(rate, sigma, 2, 1e-9), 0
     for epsilon in (0.5 * rate, 0.1, 1.0, 3.0):
         sides = steps.sides(epsilon, direction)
@@ -157,18 +158,26 @@ def test_no_product_of_ratios_is_below_that_of_no_visit() -> None:
 
 
 @pytest.mark.parametrize(("rate", "sigma"), [(0.6, 1.0), (1e-13, 1.0), (1e-3, 0.1)])
-def test_what_doubles_cannot_hold_is_left_to_the_laws(rate: float, sigma: float) -> None:
+def test_what_doubles_cannot_hold_is_left_to_the_laws(
+    rate: float, sigma: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rare, "LEAST_STEPS", 1)
     assert RareSteps(rate, sigma, 2, 1e-6).sides(1.0, Direction.REMOVE) is None
 
 
-def test_frequent_visits_are_left_to_contours() -> None:
+def test_frequent_visits_are_left_to_contours_and_few_steps_to_laws() -> None:
     assert RareSteps(0.01, 1.0, 2000, 1e-6).sides(1.0, Direction.REMOVE) is None
+    assert RareSteps(0.01, 1.0, 63, 1e-6).sides(1.0, Direction.REMOVE) is None
+    assert RareSteps(0.01, 1.0, 64, 1e-6).sides(1.0, Direction.REMOVE) is not None
 
 
 @pytest.mark.parametrize(
     ("rate", "sigma", "steps"), [(1e-12, 0.2, 10), (1e-9, 2.0, 10**9), (0.5, 1e6, 4), (1e-3, 0.13, 1)]
 )
-def test_any_size_ends_without_much_memory(rate: float, sigma: float, steps: int) -> None:
+def test_any_size_ends_without_much_memory(
+    rate: float, sigma: float, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rare, "LEAST_STEPS", 1)
     tracemalloc.start()
     lattice = RareSteps(rate, sigma, steps, 1e-10)
     for epsilon in (0.0, 1e-6, 1.0, 30.0, 700.0):

@@ -22,6 +22,8 @@ from hockeystick.types import Direction, Side
 
 MOST_VISITS = 4.0
 """Steps times rate; where an example takes part more often, contours answer."""
+LEAST_STEPS = 64
+"""Fewer steps compose by laws in few products, which are tighter."""
 LEVELS = ((4e-4, 2e-3), (1e-4, 5e-4))
 """Spacings that are tried: the first number over the visits, and at most the second one.
 
@@ -70,8 +72,8 @@ class RareSteps:
 
     @property
     def in_reach(self) -> bool:
-        """Whether the steps are rare, and their ratios within the range of doubles."""
-        is_rare = self.rate * self.steps <= MOST_VISITS
+        """Whether the steps are many and rare, and their ratios within the range of doubles."""
+        is_rare = self.steps >= LEAST_STEPS and self.rate * self.steps <= MOST_VISITS
         return is_rare and self.noise >= LEAST_NOISE and LEAST_RATE <= self.rate <= MOST_RATE
 
     def _useful(self, epsilon: float, direction: Direction) -> Sides | None:
