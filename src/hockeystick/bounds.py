@@ -197,7 +197,7 @@ class Focused(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class _Checked:
-    """A profile whose values are numbers: what is none bounds nothing and becomes the trivial bound of its side."""
+    """A profile whose values are numbers: a value that is not a number becomes the trivial bound of its side."""
 
     profile: Profile
     side: Side

@@ -103,7 +103,8 @@ class ProductMoments:
         """A frequency T such that ``|M(c + it) / M(c)|^steps <= e^log_size`` for every ``t >= T``; infinite at worst.
 
         Each part has the bounds of :meth:`PoissonMoments.settled_frequency`, and their logarithms add up. Parts beyond
-        the first that suffice are not looked at: no ratio is above 1.
+        the first that suffice are not looked at: no ratio is above 1. It is sought whether or not it is at most
+        ``at_most``.
         """
         cells = [part.moments.cells(c) for part in self.parts]
         shares = np.array([part.steps for part in self.parts]) * (steps / self.steps)

@@ -107,9 +107,8 @@ class RareSteps:
         offset, spacing = self._start(pace) if joined else (0.0, min(pace, 0.25 * self.rate))
         first = -max(int((offset - log1p(-self.rate)) / spacing) + 2, 2)
         bounds = None if offset > 0.0 else self._known(offset, spacing, first)
-        if (
-            bounds is None or len(bounds[0]) + first <= FEWEST
-        ):  # places do not tell the ratios apart, or not all of them
+        # Places that do not tell the ratios apart, or would be too many.
+        if bounds is None or len(bounds[0]) + first <= FEWEST:
             return None
         lower, upper = bounds
         from_below = -first if joined else 0
