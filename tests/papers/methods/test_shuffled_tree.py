@@ -26,7 +26,7 @@ from hockeystick.settings import Settings
 from hockeystick.strategies import BinaryTree
 from hockeystick_papers import shuffled_tree
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "theory" / "subsets" / "shuffled-tree.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "theory" / "subsets" / "shuffled-tree.md"
 COARSE = Settings(Resolution(20, 1e-8))
 
 
