@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import log2, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -222,18 +222,27 @@ def _steps_profiles(pair: IndependentSteps, side: Side, settings: Settings) -> M
         rare = rare_steps(pair.sampling_prob, pair.noise_multiplier, pair.steps, smallest)
         return lambda epsilon, direction: profiles.sides(epsilon, direction) or rare.sides(epsilon, direction)
 
-    return _by_transforms(told, profiles.at_most, law, side, settings.resolution.smallest_delta)
+    rough = Rough(profiles.by_moments, profiles.at_most)
+    return _by_transforms(told, rough, law, side, settings.resolution.smallest_delta)
 
 
 def by_contours(
     profiles: Profiles, law: Callable[[], Law], side: Side, smallest_delta: float
 ) -> Mapping[Direction, Profile]:
     """Profiles by contour integrals, and by a law of the same side and steps where these do not answer."""
-    return _by_transforms(lambda smallest: profiles.sides, profiles.at_most, law, side, smallest_delta)
+    rough = Rough(profiles.by_moments, profiles.at_most)
+    return _by_transforms(lambda smallest: profiles.sides, rough, law, side, smallest_delta)
 
 
 Told = Callable[[float, Direction], Sides | None]
 """Both sides of delta at an epsilon in a direction, or None where they are not known well enough."""
+
+
+class Rough(NamedTuple):
+    """Upper bounds on delta at an epsilon in a direction: a quick one, and the least where transforms do not answer."""
+
+    quick: Callable[[float, Direction], float]
+    least: Callable[[float, Direction], float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,40 +251,44 @@ class Transforms:
 
     Attributes:
         told: what transforms say, for the smallest delta that matters.
-        most_at: an upper bound on delta.
+        rough: what is asked in their place.
         law: of this side; made when it is first asked.
         smallest: deltas far below it do not matter.
+        compared: whether that is so even where transforms would answer.
     """
 
     told: Callable[[float], Told]
-    most_at: Callable[[float, Direction], float]
+    rough: Rough
     law: Callable[[], Law]
     side: Side
     direction: Direction
     smallest: float
+    compared: bool = False
 
     def __call__(self, epsilon: float) -> float:
+        least = FAR_BELOW * self.smallest
+        if self.compared and (quick := self.rough.quick(epsilon, self.direction)) < least:
+            return self._of(Sides(0.0, quick))
         sides = self.told(self.smallest)(epsilon, self.direction)
         if sides is None:
-            rough = self.most_at(epsilon, self.direction)
-            if rough >= FAR_BELOW * self.smallest:
+            rough = self.rough.least(epsilon, self.direction)
+            if rough >= least:
                 return law_delta(self.law(), epsilon, self.direction)
             sides = Sides(0.0, rough)
+        return self._of(sides)
+
+    def _of(self, sides: Sides) -> float:
         return sides.upper if self.side is Side.UPPER else sides.lower
 
     def about(self, delta: float) -> Profile:
         """The profile for comparisons with this delta."""
-        return replace(self, smallest=max(delta, self.smallest))
+        return replace(self, smallest=max(delta, self.smallest), compared=True)
 
 
 def _by_transforms(
-    told: Callable[[float], Told],
-    most_at: Callable[[float, Direction], float],
-    law: Callable[[], Law],
-    side: Side,
-    smallest_delta: float,
+    told: Callable[[float], Told], rough: Rough, law: Callable[[], Law], side: Side, smallest_delta: float
 ) -> Mapping[Direction, Profile]:
-    return {direction: Transforms(told, most_at, law, side, direction, smallest_delta) for direction in Direction}
+    return {direction: Transforms(told, rough, law, side, direction, smallest_delta) for direction in Direction}
 
 
 def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
@@ -290,7 +303,8 @@ def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Map
     settings.deadline.tick()
     smallest = settings.resolution.smallest_delta
     epochs = partial(allocated_epochs, pair.visit_noise, pair.bins, pair.epochs)
-    return _by_transforms(lambda smallest: epochs(smallest).sides, epochs(smallest).moments.delta, law, side, smallest)
+    moments = epochs(smallest).moments.delta
+    return _by_transforms(lambda smallest: epochs(smallest).sides, Rough(moments, moments), law, side, smallest)
 
 
 def _of(laws: LawAnalysis) -> Analysis:

@@ -14,6 +14,7 @@ from math import exp, inf, log
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
 from hockeystick.bounds import Question
 from hockeystick.bracketing import nearly_smallest_passing, smallest_passing, steepness
+from hockeystick.calibration.first_guess import first_guess, unamplified_guess
 from hockeystick.certificate import Certificate
 from hockeystick.certification.issue import PORTABLE, certificate_of
 from hockeystick.certification.schedule import (
@@ -135,14 +136,25 @@ class NoiseSearch:
 
     def answer(self) -> Answer:
         """About the smallest noise multiplier that is certified, or the best so far when the deadline passes."""
-        answer = self.smallest(["gaussian"], self.coarse, 1.0, COARSE_WIDTH)
         try:
-            final = self._searched(self._first_answer(answer))
+            final = self._searched(self._first_answer(self._start()))
         except BudgetExceededError:
             final = None
         if final is None or not self._meets(final.stated):
             return self._so_far()  # certify may skip a heavy method where a cheap one nearly suffices
         return final
+
+    def _start(self) -> float:
+        """Where looks begin: about at the solution where closed forms know it, else where the Gaussian passes."""
+        delta, pair = self.question.delta, dominating_pair(self.mechanism.with_noise(1.0))
+        assert delta is not None
+        most = unamplified_guess(pair, self.epsilon, delta)
+        unamplified = self.smallest(["gaussian"], self.coarse, most, COARSE_WIDTH)
+        guess = first_guess(pair, self.epsilon, delta)
+        if guess is None or guess.noise >= unamplified:
+            return unamplified
+        self.slope = guess.slope
+        return guess.noise
 
     def answer_meets(self, question: Question) -> bool:
         """Whether the bound behind the last certificate is at most the target for this question too."""

@@ -1,0 +1,89 @@
+"""About how much noise a mechanism needs, by closed forms alone, so that the search for it starts nearby.
+
+A guess proves nothing, and decides about nothing but the number of evaluations.
+"""
+
+from dataclasses import dataclass
+from math import exp, expm1, log, log1p, sqrt
+
+from hockeystick.pairs.averaged_steps import AveragedSteps
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.independent_steps import IndependentSteps
+
+HALVINGS = 40
+"""Of the octaves between the smallest guess and the largest, until a guess is known to a billionth."""
+LEAST_NOISE = 0.05
+"""Guesses are not below this share of a visit's sensitivity, where exponentials of variances would overflow."""
+FAR = 500.0
+"""An epsilon whose exponential is a double."""
+NUDGE = 1.02
+"""Ratio of the two targets whose guesses tell how steep epsilon is."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A noise multiplier, and about by how many percent epsilon falls where the noise grows by one."""
+
+    noise: float
+    slope: float
+
+
+def unamplified_guess(pair: DominatingPair, epsilon: float, delta: float) -> float:
+    """About the noise multiplier that a Gaussian mechanism of the pair's full sensitivity needs; rather too much.
+
+    From zero-concentrated differential privacy (Bun and Steinke 2016, Proposition 1.3).
+    """
+    far = -log(delta)
+    return pair.full_sensitivity / (sqrt(2.0 * (far + epsilon)) - sqrt(2.0 * far))
+
+
+def first_guess(pair: DominatingPair, epsilon: float, delta: float) -> Guess | None:
+    """About the noise multiplier at which a pair meets the target; None where no closed form is near the truth.
+
+    Rather too little: the larger one of two deltas is taken, of a single step that betrays the example, times the steps
+    that may, and of a Gaussian with the variance that all steps have together (the central limit).
+
+    Args:
+        pair: its own noise multiplier does not matter.
+    """
+    visits = _hidden_visits(pair)
+    if visits is None:
+        return None
+    most = unamplified_guess(pair, epsilon, delta)
+    noise, beyond = (_solved(*visits, target, delta, most) for target in (epsilon, NUDGE * epsilon))
+    return Guess(noise, log(NUDGE) / log(noise / beyond)) if beyond < noise < most else None
+
+
+def _hidden_visits(pair: DominatingPair) -> tuple[float, float, float] | None:
+    """The chance of a visit at a step, the steps, and the sensitivity of a visit; None for other pairs."""
+    if pair.batches_are_public:
+        return None
+    if isinstance(pair, IndependentSteps):
+        return pair.sampling_prob, float(pair.steps), 1.0
+    if isinstance(pair, AveragedSteps):
+        return pair.participations / pair.bins, float(pair.bins * pair.epochs), sqrt(pair.replays)
+    return None
+
+
+def _solved(rate: float, steps: float, sensitivity: float, epsilon: float, delta: float, most: float) -> float:
+    """The noise multiplier up to ``most`` at which the larger one of the two deltas is delta."""
+    strike, least = log1p(expm1(min(epsilon, FAR)) / rate), LEAST_NOISE * sensitivity
+    for _ in range(HALVINGS):
+        noise = sqrt(least * most)
+        if _larger(rate, steps, sensitivity / noise, strike, epsilon) <= delta:
+            most = noise
+        else:
+            least = noise
+    return most
+
+
+def _larger(rate: float, steps: float, mu: float, strike: float, epsilon: float) -> float:
+    return max(steps * rate * _delta(mu, strike), _delta(rate * sqrt(steps * expm1(mu * mu)), epsilon))
+
+
+def _delta(mu: float, epsilon: float) -> float:
+    """Of a Gaussian mechanism, about."""
+    from scipy.special import log_ndtr
+
+    high, low = (float(log_ndtr(sign * 0.5 * mu - epsilon / mu)) for sign in (1.0, -1.0))
+    return -exp(high) * expm1(min(epsilon + low - high, 0.0))
