@@ -326,3 +326,50 @@ def test_a_finer_lattice_is_closer(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sides is not None
         gaps.append(log(sides.upper / sides.lower))
     assert gaps[1] <= gaps[0] / 6.0
+
+
+@pytest.mark.parametrize("copies", [1, 3, 6])
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.75, 2.4, 30.0])
+def test_the_moment_bound_of_a_power_is_above_every_product(copies: int, epsilon: float) -> None:
+    """Three places, some mass at 0 and at infinity; beyond all products only these are left, n times as large."""
+    places, at_zero, p_inf = np.exp(-0.3 + 0.3 * np.arange(3.0)), 1e-6, 2e-6
+    # Of mass 1 and mean 1, with what is at 0 and at infinity.
+    masses = np.linalg.solve([places, np.ones(3), [0.0, 0.0, 1.0]], [1.0 - p_inf, 1.0 - at_zero, 0.2])
+    assert masses.min() > 0.0
+    powers = Powers(LatticeLaw(Side.UPPER, 0.3, 0, masses, at_zero, p_inf, -0.3), copies)
+    ratios, chances = np.ones(1), np.ones(1)
+    for _ in range(copies):
+        ratios, chances = np.multiply.outer(ratios, places).ravel(), np.multiply.outer(chances, masses).ravel()
+    exact = {
+        Direction.REMOVE: chances @ np.maximum(ratios - exp(epsilon), 0.0) + 1.0 - (1.0 - p_inf) ** copies,
+        Direction.ADD: chances @ np.maximum(1.0 - exp(epsilon) * ratios, 0.0) + 1.0 - (1.0 - at_zero) ** copies,
+    }
+    for direction, delta in exact.items():
+        assert delta <= powers.most(epsilon, direction) * (1.0 + 1e-12)
+        assert powers.most(epsilon, direction) <= 20.0 * delta
+
+
+def test_what_is_below_all_products_needs_no_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At epsilon 1 no product of two epochs is below e^-1, and windows for that would be too long."""
+    epochs = AllocatedEpochs(0.97772, 395, 2, 1e-5)
+    assert epochs._powers is not None
+    assert [power.delta(1.0, Direction.ADD) for power in epochs._powers] == [None, None]
+    sides = epochs.sides(1.0, Direction.ADD)
+    assert sides is not None
+    assert sides.lower == 0.0
+    assert sides.upper < 1e-10
+
+
+@pytest.mark.parametrize(("sigma", "bins", "epochs"), [(72.4, 24, 404), (150.0, 10, 1000)])
+def test_much_noise_is_between_the_laws(sigma: float, bins: int, epochs: int) -> None:
+    resolution = Resolution(24, 1e-6)
+    laws = [
+        power(average(gaussian_law(sigma, 1.0, side, resolution), bins, resolution), epochs, resolution)
+        for side in (Side.LOWER, Side.UPPER)
+    ]
+    for direction in Direction:
+        sides = AllocatedEpochs(sigma, bins, epochs, 1e-6).sides(0.2, direction)
+        lower, upper = (law_delta(law, 0.2, direction) for law in laws)
+        assert sides is not None
+        assert lower <= sides.upper <= upper
+        assert lower <= sides.lower <= upper

@@ -114,6 +114,20 @@ FAULTS = [
         _OF_PRODUCTS,
     ),
     (
+        "laws/contours.py",
+        "return self.lower > APART * delta or APART * self.upper < delta",
+        "return self.upper > APART * delta or APART * self.lower < delta",
+        "vague sides are taken where they decide, and epsilon is loose",
+        "tests/accountants/test_comparisons.py",
+    ),
+    (
+        "calibration/first_guess.py",
+        "strike, least = log1p(expm1(min(epsilon, FAR)) / rate), LEAST_NOISE * sensitivity",
+        "strike, least = min(epsilon, FAR) / rate, LEAST_NOISE * sensitivity",
+        "calibration starts far from its end",
+        "tests/calibration/test_first_guess.py",
+    ),
+    (
         _PRODUCT,
         "float(np.log1p(-min(by_slabs, 1.0 - 1e-9)))",
         "4.0 * float(np.log1p(-min(by_slabs, 1.0 - 1e-9)))",

@@ -143,6 +143,20 @@ FAULTS = [
         _OF_RARE,
     ),
     (
+        _POWERS,
+        "return min(exp(min(exponent + error + MOVED, 0.0)) + self._charge * infinite, 1.0)",
+        "return min(exp(min(exponent + error + MOVED, 0.0)), 1.0)",
+        "a bound by moments forgets what is at 0 and at infinity",
+        _TESTS,
+    ),
+    (
+        _POWERS,
+        "exponent = log_size - order * x + extra + float(log_peaks(np.array([order]))[0])",
+        "exponent = log_size - order * x + float(log_peaks(np.array([order]))[0])",
+        "a bound by moments of a call far away is not in its own units",
+        _TESTS,
+    ),
+    (
         _RARE,
         "/ (1.0 - beyond)) + ERROR_OF_MEANS",
         "/ (1.0 - beyond)) - 0.2 * self.rate",

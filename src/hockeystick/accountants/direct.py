@@ -47,6 +47,8 @@ CUT_SHARE = 1e-4
 """Of the smallest delta; where ordinary units cut off more, laws are kept in far ones."""
 FAR_BELOW = 1e-3
 """Deltas below this share of the smallest that matters are bounded roughly, by moments, where no contour answers."""
+BY_TRANSFORMS = 0.1
+"""About the seconds of bounds by transforms, the few among them that need laws included."""
 LOOK = 8
 """Nodes for each unit of score of the law that is looked at to see what ordinary units cut off."""
 
@@ -218,8 +220,8 @@ def _steps_profiles(pair: IndependentSteps, side: Side, settings: Settings) -> M
     settings.deadline.tick()
     profiles = profiles_of_steps(pair.sampling_prob, pair.noise_multiplier, pair.steps)
 
-    def told(smallest: float) -> Told:
-        rare = rare_steps(pair.sampling_prob, pair.noise_multiplier, pair.steps, smallest)
+    def told(smallest: float, compared: bool) -> Told:
+        rare = rare_steps(pair.sampling_prob, pair.noise_multiplier, pair.steps, smallest, compared=compared)
         return lambda epsilon, direction: profiles.sides(epsilon, direction) or rare.sides(epsilon, direction)
 
     rough = Rough(profiles.by_moments, profiles.at_most)
@@ -231,7 +233,7 @@ def by_contours(
 ) -> Mapping[Direction, Profile]:
     """Profiles by contour integrals, and by a law of the same side and steps where these do not answer."""
     rough = Rough(profiles.by_moments, profiles.at_most)
-    return _by_transforms(lambda smallest: profiles.sides, rough, law, side, smallest_delta)
+    return _by_transforms(lambda smallest, compared: profiles.sides, rough, law, side, smallest_delta)
 
 
 Told = Callable[[float, Direction], Sides | None]
@@ -250,14 +252,14 @@ class Transforms:
     """A profile by transforms; where these do not answer, by a rough bound if delta does not matter, or by a law.
 
     Attributes:
-        told: what transforms say, for the smallest delta that matters.
+        told: what transforms say, for the smallest delta that matters, and for comparisons alone or not.
         rough: what is asked in their place.
         law: of this side; made when it is first asked.
         smallest: deltas far below it do not matter.
-        compared: whether that is so even where transforms would answer.
+        compared: whether all deltas are only compared with the smallest.
     """
 
-    told: Callable[[float], Told]
+    told: Callable[[float, bool], Told]
     rough: Rough
     law: Callable[[], Law]
     side: Side
@@ -269,7 +271,7 @@ class Transforms:
         least = FAR_BELOW * self.smallest
         if self.compared and (quick := self.rough.quick(epsilon, self.direction)) < least:
             return self._of(Sides(0.0, quick))
-        sides = self.told(self.smallest)(epsilon, self.direction)
+        sides = self.told(self.smallest, self.compared)(epsilon, self.direction)
         if sides is None:
             rough = self.rough.least(epsilon, self.direction)
             if rough >= least:
@@ -286,7 +288,7 @@ class Transforms:
 
 
 def _by_transforms(
-    told: Callable[[float], Told], rough: Rough, law: Callable[[], Law], side: Side, smallest_delta: float
+    told: Callable[[float, bool], Told], rough: Rough, law: Callable[[], Law], side: Side, smallest_delta: float
 ) -> Mapping[Direction, Profile]:
     return {direction: Transforms(told, rough, law, side, direction, smallest_delta) for direction in Direction}
 
@@ -303,8 +305,12 @@ def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Map
     settings.deadline.tick()
     smallest = settings.resolution.smallest_delta
     epochs = partial(allocated_epochs, pair.visit_noise, pair.bins, pair.epochs)
-    moments = epochs(smallest).moments.delta
-    return _by_transforms(lambda smallest: epochs(smallest).sides, Rough(moments, moments), law, side, smallest)
+    moments = epochs(smallest, compared=False).moments.delta
+
+    def told(smallest: float, compared: bool) -> Told:
+        return epochs(smallest, compared=compared).sides
+
+    return _by_transforms(told, Rough(moments, moments), law, side, smallest)
 
 
 def _of(laws: LawAnalysis) -> Analysis:
@@ -351,6 +357,8 @@ def _refusal(pair: DominatingPair, side: Side) -> str | None:
 def _cost(pair: DominatingPair) -> float:
     if isinstance(pair, PlacedCopies):
         return 0.25 * len(pair.patterns)
+    if isinstance(pair, IndependentSteps) or (isinstance(pair, AveragedSteps) and pair.participations == 1):
+        return BY_TRANSFORMS
     laws = len(getattr(pair, "distinct_steps", (None,)))
     return 0.03 * laws * (1.0 + 1.5 * log2(max(pair.full_sensitivity, 1.0) ** 2 * getattr(pair, "bins", 1)))
 

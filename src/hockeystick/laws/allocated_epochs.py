@@ -38,10 +38,14 @@ class AllocatedEpochs:
     Args:
         noise_multiplier: of one visit, all replays of its batch together.
         smallest_delta: the smallest that matters; affects tightness only.
+        compared: whether other deltas matter only as far as they are above it or below.
     """
 
-    def __init__(self, noise_multiplier: float, bins: int, epochs: int, smallest_delta: float) -> None:
+    def __init__(
+        self, noise_multiplier: float, bins: int, epochs: int, smallest_delta: float, *, compared: bool = False
+    ) -> None:
         self.single, self.epochs, self.smallest = MeanOfRatios(noise_multiplier, bins), epochs, smallest_delta
+        self.compared = compared
         self.moments = MeanMoments(1.0 / noise_multiplier, bins, epochs)
         self._asked: dict[tuple[float, Direction], Sides | None] = {}
 
@@ -53,9 +57,10 @@ class AllocatedEpochs:
 
     def _useful(self, epsilon: float, direction: Direction) -> Sides | None:
         sides = self._sides(epsilon, direction) if self.single.in_reach else None
-        if sides is None or sides.upper - sides.lower > max(USEFUL * sides.upper, NEGLIGIBLE * self.smallest):
-            return None
-        return sides
+        if sides is None or (self.compared and sides.miss(self.smallest)):
+            return sides
+        is_close = sides.upper - sides.lower <= max(USEFUL * sides.upper, NEGLIGIBLE * self.smallest)
+        return sides if is_close else None
 
     def _sides(self, epsilon: float, direction: Direction) -> Sides | None:
         if self.epochs == 1:
@@ -63,7 +68,9 @@ class AllocatedEpochs:
         if self._powers is None:
             return None
         lower, upper = (power.delta(epsilon, direction) for power in self._powers)
-        return None if lower is None or upper is None else Sides(lower, upper)
+        if lower is None or upper is None:
+            return Sides(0.0, self._powers[1].most(epsilon, direction))
+        return Sides(lower, upper)
 
     @cached_property
     def _powers(self) -> tuple[Powers, Powers] | None:
@@ -103,6 +110,8 @@ class AllocatedEpochs:
 
 
 @lru_cache(maxsize=64)
-def allocated_epochs(noise_multiplier: float, bins: int, epochs: int, smallest_delta: float) -> AllocatedEpochs:
+def allocated_epochs(
+    noise_multiplier: float, bins: int, epochs: int, smallest_delta: float, *, compared: bool
+) -> AllocatedEpochs:
     """The profile of these epochs, which both sides and neighbouring questions share."""
-    return AllocatedEpochs(noise_multiplier, bins, epochs, smallest_delta)
+    return AllocatedEpochs(noise_multiplier, bins, epochs, smallest_delta, compared=compared)

@@ -55,11 +55,19 @@ REMEMBERED = 1024
 """Latest answers that are kept: both sides ask for the same epsilons, and add asks for remove each time."""
 
 
+APART = 1.1
+"""A factor between a delta and bounds that tell what is compared with it without being close."""
+
+
 class Sides(NamedTuple):
     """A lower and an upper bound on delta."""
 
     lower: float
     upper: float
+
+    def miss(self, delta: float) -> bool:
+        """Whether both are well above this delta, or well below it."""
+        return self.lower > APART * delta or APART * self.upper < delta
 
 
 class Orders(NamedTuple):
@@ -206,7 +214,7 @@ class Profiles:
         """An upper bound on delta from the moments at the known orders; 1 where the noise is out of reach."""
         if not self.in_reach:
             return 1.0
-        orders, log_sizes = self._known(direction, NEAR_ORDERS)
+        (orders, log_sizes), _ = self._saddle(epsilon, direction)
         x, extra = (epsilon, epsilon) if direction is Direction.REMOVE else (-epsilon, 0.0)
         least = float(np.min(log_sizes + self.steps * ERROR_OF_LOGS + log_peaks(orders) - orders * x))
         return exp(min(least + extra + 1e-9, 0.0))

@@ -28,7 +28,7 @@ from hockeystick.laws.contours import Sides
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.types import Direction
 
-LEAST_NOISE, MOST_NOISE, MOST_BINS = 0.3, 50.0, 10**6
+LEAST_NOISE, MOST_NOISE, MOST_BINS = 0.3, 300.0, 10**6
 """Of one visit. With less noise a line would take too many nodes; with more, or more bins, rounding is too large."""
 TURN = 0.6
 """Angle by which Y is turned in the complex plane, at most pi / 4, so that e^(-v Y) falls on all lines."""
@@ -46,7 +46,7 @@ COMMON_RATE, FEW_BINS = DAMPING / WINDOW, 60
 """Lines of places from 1 on have at most this rate, and share the frequency where they end, unless bins are few."""
 SMALLEST_POWER = -32.0
 """Logarithm of |Lambda(s / t)|^t where frequencies end."""
-MOST_WORK = 2e7
+MOST_WORK = 4e7
 """Frequencies times nodes of a line; what needs more is left to the laws."""
 LOWEST = 2.0**-7
 """Smaller places are not asked: from there on, p(x) / x at the lowest is the upper bound of the add direction."""

@@ -56,11 +56,20 @@ class RareSteps:
 
     Args:
         smallest_delta: the smallest that matters; affects tightness only.
+        compared: whether other deltas matter only as far as they are above it or below.
     """
 
-    def __init__(self, sampling_prob: float, noise_multiplier: float, steps: int, smallest_delta: float) -> None:
+    def __init__(
+        self,
+        sampling_prob: float,
+        noise_multiplier: float,
+        steps: int,
+        smallest_delta: float,
+        *,
+        compared: bool = False,
+    ) -> None:
         self.rate, self.noise, self.steps, self.smallest = sampling_prob, noise_multiplier, steps, smallest_delta
-        self.mu = 1.0 / noise_multiplier
+        self.compared, self.mu = compared, 1.0 / noise_multiplier
         self._asked: dict[tuple[float, Direction], Sides | None] = {}
         self._levels: dict[int, tuple[Powers, Powers] | None] = {}
 
@@ -87,12 +96,14 @@ class RareSteps:
                 return None
             lower, upper = (power.delta(epsilon, direction) for power in powers)
             if upper is None:
-                return None
-            lower = 0.0 if lower is None else lower
+                lower, upper = 0.0, powers[1].most(epsilon, direction)
+            sides = Sides(lower or 0.0, upper)
+            if self.compared and sides.miss(self.smallest):
+                return sides
             share = USEFUL * epsilon * abs(powers[1].order(epsilon, direction))
             share = min(max(share, LEAST_USEFUL), MOST_USEFUL)
-            if upper - lower <= max(share * upper, NEGLIGIBLE * self.smallest):
-                return Sides(lower, upper)
+            if upper - sides.lower <= max(share * upper, NEGLIGIBLE * self.smallest):
+                return sides
         return None
 
     def _powers(self, level: int) -> tuple[Powers, Powers] | None:
@@ -159,6 +170,8 @@ class RareSteps:
 
 
 @lru_cache(maxsize=64)
-def rare_steps(sampling_prob: float, noise_multiplier: float, steps: int, smallest_delta: float) -> RareSteps:
+def rare_steps(
+    sampling_prob: float, noise_multiplier: float, steps: int, smallest_delta: float, *, compared: bool
+) -> RareSteps:
     """The profile of these steps, which both sides and neighbouring questions share."""
-    return RareSteps(sampling_prob, noise_multiplier, steps, smallest_delta)
+    return RareSteps(sampling_prob, noise_multiplier, steps, smallest_delta, compared=compared)

@@ -222,6 +222,20 @@ class Powers:
         value += self._charge * (self.law.p_inf if direction is Direction.REMOVE else self.law.at_zero)
         return min(max(value, 0.0), 1.0)
 
+    def most(self, epsilon: float, direction: Direction) -> float:
+        """An upper bound on delta by the moment of the best order, where windows are too long; of an upper law."""
+        order = self.order(epsilon, direction)
+        x, extra = (epsilon, epsilon) if direction is Direction.REMOVE else (-epsilon, 0.0)
+        log_size = self.count * self.log_moment(order)
+        error = self.count * (self._error_of_weights(order, log_size) + len(self._logs) * UNIT_ROUNDOFF)
+        exponent = log_size - order * x + extra + float(log_peaks(np.array([order]))[0])
+        infinite = self.law.p_inf if direction is Direction.REMOVE else self.law.at_zero
+        return min(exp(min(exponent + error + MOVED, 0.0)) + self._charge * infinite, 1.0)
+
+    def _error_of_weights(self, order: float, log_size: float) -> float:
+        """Bounds the relative error of each tilted mass."""
+        return UNIT_ROUNDOFF * (4.0 * abs(order) * float(np.abs(self._logs).max()) + 4.0 * abs(log_size) + 64.0)
+
     def log_moment(self, order: float) -> float:
         """log E X^order over the places."""
         exponents = order * self._logs + self._log_masses
@@ -285,7 +299,7 @@ class Powers:
         powers = np.exp(count * np.log(np.where(sizes > 1e-300, transform, 1e-300)))
         tilted = np.roll(np.fft.irfft(powers, length), -start)
         of_transform = OF_TRANSFORMS * UNIT_ROUNDOFF * log(length, 2.0)
-        of_weights = UNIT_ROUNDOFF * (4.0 * abs(order) * float(np.abs(self._logs).max()) + 4.0 * abs(log_size) + 64.0)
+        of_weights = self._error_of_weights(order, log_size)
         # A transform errs by so much of the Euclidean length of its values; of a power, by that times its derivative.
         length_of_error = of_transform * float(np.sum(folded**2)) ** 0.5
         of_values = length**0.5 * length_of_error + of_weights
