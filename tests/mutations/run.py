@@ -32,6 +32,9 @@ from pathlib import Path
 from time import monotonic
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from places import places  # noqa: E402 - beside this script, wherever it is run from
+
 ROOT = HERE.parents[1]
 SOURCE = Path("src") / "hockeystick"
 TREES = (SOURCE, Path("papers") / "hockeystick_papers")
@@ -79,15 +82,16 @@ class Fault:
     def planted(self, root: Path) -> str:
         """The source with the fault.
 
-        Raises: UnplantableError unless the old text occurs exactly once and the result is Python where it was.
+        Raises: UnplantableError unless the old text has exactly one place and the result is Python where it was.
         """
         where = f"{self.room}_faults.py: {self.path}: {self.reason!r}"
         if not (root / self.path).is_file():
             raise UnplantableError(f"{where}: there is no such file")
         text = (root / self.path).read_text()
-        if text.count(self.old) != 1:
-            raise UnplantableError(f"{where}: the old text occurs {text.count(self.old)} times, not once: {self.old!r}")
-        planted = text.replace(self.old, self.new)
+        found = places(text, self.old)
+        if len(found) != 1:
+            raise UnplantableError(f"{where}: the old text occurs {len(found)} times, not once: {self.old!r}")
+        planted = found[0].replaced(text, self.new)
         if planted == text:
             raise UnplantableError(f"{where}: the new text is the old one")
         try:

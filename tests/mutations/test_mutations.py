@@ -1,6 +1,7 @@
 """The planted faults can be planted: their old text occurs once, their tests exist; the tables are about them."""
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +23,7 @@ def load_harness() -> ModuleType:
 
 
 HARNESS = load_harness()
+places = sys.modules["places"]
 FAULTS = [fault for room in HARNESS.names() for fault in HARNESS.faults(room)]
 
 
@@ -94,6 +96,72 @@ def test_a_fault_is_taken_back_with_what_was_compiled_of_it(tmp_path):
 def test_a_text_that_occurs_twice_is_refused(tmp_path):
     (tmp_path / "twice.py").write_text("a = 1\nb = 1\n")
     fault = HARNESS.Fault("door", Path("twice.py"), "= 1", "= 2", "twice", ())
+    with pytest.raises(HARNESS.UnplantableError, match="occurs 2 times"):
+        fault.planted(tmp_path)
+
+
+def renamed(source: str, name: str) -> str:
+    return re.sub(rf"\b{name}\b", f"{name}_of_another_day", source)
+
+
+def names_of(fault) -> list[str]:
+    """Names of the replaced text that may be exchanged, less the half that has to stay."""
+    distinct = [one for one in dict.fromkeys(places.TOKENS.findall(fault.old)) if places._is_name(one)]
+    return distinct[: min(int((1.0 - places.KEPT) * len(distinct)), 1)]
+
+
+@pytest.mark.parametrize("room", HARNESS.names())
+def test_faults_stay_where_they_are_when_names_change(room):
+    """A name of each text is another one, everywhere in its file: the fault is the one that it was."""
+    moved = 0
+    for fault in HARNESS.faults(room):
+        if fault.path.suffix != ".py" or len(places.TOKENS.findall(fault.old)) < places.FEWEST:
+            continue
+        source = (ROOT / fault.path).read_text()
+        for name in names_of(fault):
+            other = renamed(source, name)
+            found = places.places(other, fault.old)
+            if len(found) != 1:  # the file has the same tokens once more, in other names
+                continue
+            planted = renamed(fault.planted(ROOT), name)
+            assert places.TOKENS.findall(found[0].replaced(other, fault.new)) == places.TOKENS.findall(planted)
+            moved += 1
+    assert moved >= 3
+
+
+@pytest.mark.parametrize(
+    ("source", "planted"),
+    [
+        ("total = rate * sum(\n    sizes\n) + error", "total = rate * sum(sizes) - error"),
+        ("total = rate * sum(weights) + error", "total = rate * sum(weights) - error"),
+        ("whole = rate * sum(sizes) + slack", "whole = rate * sum(sizes) - slack"),
+    ],
+)
+def test_a_text_is_found_in_other_lines_and_names(source, planted):
+    old = "total = rate * sum(sizes) + error"
+    (place,) = places.places(f"x = 1\n{source}\n", old)
+    assert place.replaced(source, "") == source[: place.start] + source[place.end :]
+    assert place.replaced(f"x = 1\n{source}\n", "total = rate * sum(sizes) - error") == f"x = 1\n{planted}\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "total = rate * sum(sizes) - error",  # another operator
+        "total = rate * max(sizes) + error",  # another function of the language
+        "total = rate * sum(rate) + error",  # two names have become one
+        "a = b * sum(c) + error",  # too many names are new
+        "total = rate * sum(sizes) + 1e-3",
+        "total = rate * sum(sizes)",
+    ],
+)
+def test_what_is_written_otherwise_is_no_place(source):
+    assert places.places(source, "total = rate * sum(sizes) + error") == []
+
+
+def test_a_text_that_may_stand_in_two_places_is_refused(tmp_path):
+    (tmp_path / "twice.py").write_text("a = rate * sum(sizes) + error\nb = rate * sum(sizes) + error\n")
+    fault = HARNESS.Fault("door", Path("twice.py"), "total = rate * sum(sizes) + error", "total = 0", "twice", ())
     with pytest.raises(HARNESS.UnplantableError, match="occurs 2 times"):
         fault.planted(tmp_path)
 
