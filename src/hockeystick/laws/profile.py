@@ -12,8 +12,8 @@ from hockeystick.spec import LARGEST_EPSILON
 from hockeystick.types import Direction, Side
 
 MAX_EPSILON = LARGEST_EPSILON
-NEARBY = 1.1
-"""Factor by which the expected epsilon is trusted."""
+NEARBY, FARTHER = 1.03, 1.15
+"""Factors by which the expected epsilon is trusted, at first and once more."""
 COMMON, HALVINGS = 1.0, 4
 """Where a search begins that expects nothing, and how often it halves that before it asks at 0."""
 SMALLEST_EPSILON = 1e-300
@@ -101,7 +101,8 @@ def smallest_epsilon(
     for _ in range(HALVINGS):  # near 0, some profiles are slow to evaluate
         if at_low > 0.0:
             break
-        low, high, at_high = 0.5 * low, low, at_low
+        wider = 0.5 if near is None or low < near / NEARBY else 1.0 / FARTHER
+        low, high, at_high = wider * low, low, at_low
         at_low = excess(low)
     if at_low <= 0.0:
         low, high, at_high, at_low = 0.0, low, at_low, excess(0.0)
@@ -111,7 +112,8 @@ def smallest_epsilon(
         if high >= MAX_EPSILON:
             return float("inf") if side is Side.UPPER else high
         low, at_low = high, at_high
-        high = min(high * (4.0 if near is None else 1.5), MAX_EPSILON)
+        wider = 4.0 if near is None else 1.5 if high > near * NEARBY else FARTHER
+        high = min(high * wider, MAX_EPSILON)
         at_high = excess(high)
     while low == 0.0 and high > SMALLEST_EPSILON:
         at_place = excess(1e-3 * high)
