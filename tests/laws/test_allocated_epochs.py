@@ -35,6 +35,18 @@ def laplace_transform(sigma: float, v: mp.mpf | mp.mpc, turn: float) -> mp.mpf |
     return step * mp.fsum(mp.exp(-z * z / 2 - v * mp.exp(mu * z - mu * mu / 2)) for z in places) / mp.sqrt(2 * mp.pi)
 
 
+def departure(sigma: float, v: mp.mpc) -> mp.mpc:
+    """E e^(-vY) - 1 by a plain sum on another path, far enough for what is tiny."""
+    mu, step = 1 / mp.mpf(sigma), mp.mpf(1) / 16
+    turn = min(mp.mpf("0.8"), mu)
+    places = [k * step - 1j * turn / mu for k in range(-240, 290)]
+    return (
+        step
+        * mp.fsum(mp.exp(-z * z / 2) * mp.expm1(-v * mp.exp(mu * z - mu * mu / 2)) for z in places)
+        / mp.sqrt(2 * mp.pi)
+    )
+
+
 @pytest.mark.parametrize(
     ("direction", "epsilon"), [(Direction.REMOVE, 0.0), (Direction.REMOVE, 0.7), (Direction.ADD, 0.7)]
 )
@@ -84,6 +96,43 @@ def test_lambda_errs_by_less_than_it_says(sigma: float, bins: int) -> None:
             for step, value in zip(steps.tolist(), row, strict=True):
                 exact = laplace_transform(sigma, mp.mpc(start) + 1j * mp.mpf(step), 0.8)
                 assert abs(mp.mpc(complex(value)) - exact) <= epoch.error
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "least"), [("REACH", 9.0, 0.0), ("REACH", 2.5, 1e-6), ("QUADRATURE", 3.0, 1e-8)]
+)
+@pytest.mark.parametrize("sigma", [0.36, 1.0, 10.0])
+def test_departures_err_by_a_multiple_of_their_size(
+    sigma: float, name: str, value: float, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Down to departures of 1e-7, which Lambda itself has lost half of its digits of; and with a poor rule."""
+    monkeypatch.setattr(mean_of_ratios, name, value)
+    epoch, worst = MeanOfRatios(sigma, 1000), 0.0
+    starts, steps = np.array([1e-7 + 0.0j, 1e-3 + 2e-4j, 0.1 + 0.5j]), np.array([0.0, 3e-8, 0.01, 0.3])
+    values = epoch.departures(starts, steps)
+    with mp.workdps(40):
+        for start, row in zip(starts.tolist(), values, strict=True):
+            for step, found in zip(steps.tolist(), row, strict=True):
+                v = mp.mpc(start) + 1j * mp.mpf(step)
+                off = abs(mp.mpc(complex(found)) - departure(sigma, v)) / abs(v)
+                assert off <= epoch.error_of_departures
+                worst = max(worst, float(off))
+    assert worst >= least
+    if least == 0.0:
+        assert epoch.error_of_departures <= 2e-11
+
+
+@pytest.mark.parametrize(("sigma", "bins", "epsilon"), [(0.3994, 2110, 5.586), (0.4031, 9643, 3.928)])
+def test_far_epsilons_of_one_epoch_are_close_and_between_the_laws(sigma: float, bins: int, epsilon: float) -> None:
+    """Errors of Lambda itself, t times as large in its power, would leave a hundredth of delta here."""
+    sides = MeanOfRatios(sigma, bins).sides(epsilon, Direction.REMOVE)
+    resolution = Resolution(24, 1e-6)
+    lower, upper = (
+        law_delta(average(gaussian_law(sigma, 1.0, side, resolution), bins, resolution), epsilon, Direction.REMOVE)
+        for side in (Side.LOWER, Side.UPPER)
+    )
+    assert sides is not None
+    assert lower <= sides.lower <= sides.upper <= min(upper, 1.0002 * sides.lower)
 
 
 @pytest.mark.parametrize(("sigma", "bins"), [(0.5, 3), (0.5, 100), (1.0, 20), (1.0, 10_000), (5.0, 50)])

@@ -33,7 +33,7 @@ LEAST_NOISE, MOST_NOISE, MOST_BINS = 0.3, 300.0, 10**6
 TURN = 0.6
 """Angle by which Y is turned in the complex plane, at most pi / 4, so that e^(-v Y) falls on all lines."""
 REACH = 9.0
-"""Standard deviations beyond which nodes are left out, and charged."""
+"""Standard deviations beyond which nodes are left out, and charged: on the left of z, and on the right of z - mu."""
 QUADRATURE = 42.0
 """The trapezoidal rule over z errs by at most 2 e^-QUADRATURE."""
 BLOCK = 32
@@ -46,7 +46,7 @@ COMMON_RATE, FEW_BINS = DAMPING / WINDOW, 60
 """Lines of places from 1 on have at most this rate, and share the frequency where they end, unless bins are few."""
 SMALLEST_POWER = -32.0
 """Logarithm of |Lambda(s / t)|^t where frequencies end."""
-MOST_WORK = 4e7
+MOST_WORK = 8e7
 """Frequencies times nodes of a line; what needs more is left to the laws."""
 LOWEST = 2.0**-7
 """Smaller places are not asked: from there on, p(x) / x at the lowest is the upper bound of the add direction."""
@@ -137,12 +137,13 @@ class MeanOfRatios:
 
     @cached_property
     def nodes(self) -> Array:
-        """Where the rule over z is evaluated: exact multiples of a step of few bits, up to REACH."""
+        """Where the rule over z is evaluated: exact multiples of a step of few bits, from -REACH to mu + REACH."""
         height = self.turn / self.mu
         step = 2.0 * pi * height / (QUADRATURE + 2.0 * height**2)
         step = int(step * 2**20) / 2**20
-        chunks = ceil((2.0 * REACH / step + 2.0) / BLOCK)
-        nodes: Array = step * (np.arange(chunks * BLOCK, dtype=np.float64) - chunks * BLOCK // 2)
+        before, after = ceil(REACH / step) + 1, ceil((REACH + self.mu) / step) + 1
+        count = BLOCK * ceil((before + after) / BLOCK)
+        nodes: Array = step * (np.arange(count, dtype=np.float64) - before)
         return nodes
 
     @cached_property
@@ -175,13 +176,40 @@ class MeanOfRatios:
         rounding += 3.0 * (BLOCK + len(z) / BLOCK + 16.0) * float(sizes.sum())
         return 2.0 * exp(-QUADRATURE) + left_out + UNIT_ROUNDOFF * rounding * 1.01
 
+    @cached_property
+    def error_of_departures(self) -> float:
+        """Bounds the error of every departure of Lambda, relative to |v|: as ``error``, with 2 |v Y| for e^(-vY)."""
+        height, z = self.turn / self.mu, np.abs(self.nodes)
+        sizes = 2.0 * np.abs(self.weights) * np.abs(self.ratios)
+        step = float(self.nodes[1] - self.nodes[0])
+        left_out = float(sizes[0] + sizes[-1]) / -expm1(-step * REACH)
+        of_weights = z**2 + height**2 + 2.0 * height * z + 16.0
+        of_exponents = 8.0 * (self.mu * z + self.mu**2 + self.turn + 12.0)
+        rounding = float(np.sum(sizes * (of_weights + of_exponents + 64.0)))
+        rounding += 6.0 * (BLOCK + len(z) / BLOCK + 16.0) * float(sizes.sum())
+        return 4.0 * exp(-QUADRATURE) + left_out + UNIT_ROUNDOFF * rounding * 1.01
+
+    def departures(self, starts: NDArray[Any], steps: Array) -> NDArray[np.complex128]:
+        """``Lambda(v) - 1`` for v as in :meth:`laplace`, up to 1 in size: ``E (e^(-vY) - 1 + vY) - v``, as E Y = 1."""
+        rotations = 1j * steps
+        of_starts, of_steps = (_expm1(-np.multiply.outer(one, self.ratios)) for one in (starts, rotations))
+        parts = [
+            _summed(np.expand_dims((of_one + np.multiply.outer(one, self.ratios)) * self.weights, axis))
+            for one, of_one, axis in ((starts, of_starts, 1), (rotations, of_steps, 0))
+        ]
+        products = self._products(of_starts * self.weights, of_steps)
+        return np.asarray(parts[0] + parts[1] + products - np.add.outer(starts, rotations))
+
     def laplace(self, starts: NDArray[Any], steps: Array) -> NDArray[np.complex128]:
         """``Lambda(v)`` for ``v = starts[a] + i steps[b]``, all with arguments from 0 to pi / 2: shape (a, b)."""
         of_starts = np.exp(-np.multiply.outer(starts, self.ratios)) * self.weights
-        of_steps = np.exp(-1j * np.multiply.outer(steps, self.ratios))
+        return self._products(of_starts, np.exp(-1j * np.multiply.outer(steps, self.ratios)))
+
+    def _products(self, of_starts: NDArray[np.complex128], of_steps: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Sums over the nodes of the product of two functions: shapes (a, nodes) and (b, nodes) to (a, b)."""
         chunks = (-1, len(self.nodes) // BLOCK, BLOCK)
         # Partial sums of BLOCK nodes keep the rounding of the whole small; no BLAS, whose bits depend on threads.
-        parts = np.zeros((len(starts), len(steps)), dtype=np.complex128)
+        parts = np.zeros((len(of_starts), len(of_steps)), dtype=np.complex128)
         for a, b in zip(
             np.moveaxis(of_starts.reshape(chunks), 1, 0), np.moveaxis(of_steps.reshape(chunks), 1, 0), strict=True
         ):
@@ -198,18 +226,24 @@ class MeanOfRatios:
         count = BLOCK * ceil(last / step / BLOCK + 1.0)
         frequencies = step * np.arange(count, dtype=np.float64)
         starts = (rate + 1j * frequencies[::BLOCK]) / bins
-        values = self.laplace(starts, frequencies[:BLOCK] / bins).ravel()
-        sizes = np.abs(values)
-        logs = np.log(np.where(sizes > 1e-300, values, 1e-300))
         s = rate + 1j * frequencies
+        if abs(s[-1]) <= bins:
+            departures = self.departures(starts, frequencies[:BLOCK] / bins).ravel()
+            sizes, logs = np.abs(1.0 + departures), _log1p(departures)
+            off, of_logs = self.error_of_departures * np.abs(s) / bins, 24.0 * np.abs(logs)
+        else:
+            values = self.laplace(starts, frequencies[:BLOCK] / bins).ravel()
+            sizes = np.abs(values)
+            logs = np.log(np.where(sizes > 1e-300, values, 1e-300))
+            off, of_logs = np.full(count, self.error), 8.0 * (1.0 + np.abs(logs))
         # A whole number of bins makes the branch of the logarithm indifferent.
         powers = np.exp(bins * logs + s)
         shares = np.full(count, 2.0 / window) / np.abs(s) ** 2
         shares[0] *= 0.5
-        largest = np.exp((bins - 1.0) * np.log(np.minimum(sizes + self.error, 1.0)) + rate)
-        rounding = UNIT_ROUNDOFF * (8.0 * bins * (1.0 + np.abs(logs)) + 8.0 * np.abs(s) + BLOCK + count / BLOCK + 96.0)
+        largest = np.exp((bins - 1.0) * np.log(np.minimum(sizes + off, 1.0)) + rate)
+        rounding = UNIT_ROUNDOFF * (bins * of_logs + 8.0 * np.abs(s) + BLOCK + count / BLOCK + 96.0)
         of_terms = shares * np.abs(powers)
-        errors = shares * bins * self.error * largest + of_terms * rounding
+        errors = shares * bins * off * largest + of_terms * rounding
         cut_off = exp(rate + SMALLEST_POWER) * 2.0 / (window * step * (frequencies[-1]))
         return LaplaceLine(
             rate=rate,
@@ -244,3 +278,26 @@ class MeanOfRatios:
         between = np.maximum(sizes[:-1], sizes[1:]) + np.diff(places) ** 2 / 8.0 * np.minimum(turned, second_moment)
         above = np.flatnonzero(between * (1.0 + 1e-9) > most)
         return bins * (near if above.size == 0 else float(places[above[-1] + 1]))
+
+
+def _expm1(values: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """``e^x - 1`` for x with real parts up to 0, to some roundings of x; NumPy promises this for real x alone."""
+    real, imaginary = values.real, values.imag
+    return np.asarray(
+        np.expm1(real) * np.cos(imaginary) - 2.0 * np.sin(0.5 * imaginary) ** 2 + 1j * np.exp(real) * np.sin(imaginary)
+    )
+
+
+def _log1p(values: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """``log(1 + x)``, to some roundings of x near 0, and to some roundings of 1 + x, relatively, elsewhere."""
+    whole, small = 1.0 + values, np.abs(values) <= 0.5
+    near = np.where(small, values, 0.0)
+    sizes = np.where(
+        small, 0.5 * np.log1p(2.0 * near.real + np.abs(near) ** 2), np.log(np.maximum(np.abs(whole), 1e-300))
+    )
+    return np.asarray(sizes + 1j * np.angle(whole))
+
+
+def _summed(values: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """Over the last axis, in blocks, whose partial sums keep the rounding of the whole small."""
+    return np.asarray(values.reshape(*values.shape[:-1], -1, BLOCK).sum(axis=-1).sum(axis=-1))
