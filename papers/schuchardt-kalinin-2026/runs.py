@@ -46,7 +46,7 @@ SAMPLING_SECONDS = 30.0
 EFFORT = 1.0
 """Of the accountants that plan theirs: a tenth of the usual one, so that a table takes minutes."""
 ACCOUNTANTS = every_accountant()
-IN_GAPS = ("moment_majorant_cells", "hidden_chain", "bin_filter")
+IN_GAPS = ("moment_majorant_cells", "bin_filter")
 """Not in the paper, and half the work of a place: Figures 2 and 3, with 180 places, leave these accountants to the
 table of ``gaps``."""
 

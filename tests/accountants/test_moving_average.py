@@ -20,9 +20,16 @@ from hockeystick.sequences.moving_averages_transform import averages_profiles
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.types import Direction, Side
-from tests.accountants.test_hidden_chain import pair
 
 SETTINGS = Settings(Resolution(68, 1e-4), question=Question(delta=1e-4))
+
+
+def pair(epochs: int, noise_multiplier: float) -> BinMixture:
+    """40 bins and three bands; with several epochs the last bin overlaps the first."""
+    steps = 40 * epochs
+    band = np.tile([1.0, 0.5, 0.375], (steps, 1))
+    band[-2:, 2], band[-1:, 1] = 0.0, 0.0
+    return BinMixture(noise_multiplier=noise_multiplier, matrix=BandedMatrix(band), bins=40)
 
 
 @pytest.mark.parametrize(

@@ -58,10 +58,10 @@ def test_no_cell_of_that_name_is_an_error(tmp_path, capsys):
 
 
 def test_the_page_shows_gaps_and_counts_them():
-    wide = Row(*list(NOISE)[1], 60.0, 1.0, 0.5, 0.53, "bin_filter", "hidden_chain", 1.0)
-    more = Row(*list(NOISE)[1], 300.0, 1.0, 0.5, 0.504, "bin_filter", "hidden_chain", 1.0)
+    wide = Row(*list(NOISE)[1], 60.0, 1.0, 0.5, 0.53, "bin_filter", "moving_average", 1.0)
+    more = Row(*list(NOISE)[1], 300.0, 1.0, 0.5, 0.504, "bin_filter", "moving_average", 1.0)
     written = page([wide, more, FOUND])
-    assert "0.40 % moment_majorant / comparison | 6.00 % hidden_chain / bin_filter |" in written
+    assert "0.40 % moment_majorant / comparison | 6.00 % moving_average / bin_filter |" in written
     assert "Of these 2 cells 1 are within 1 percent, 1 within 2 and 1 within 5. The worst is 6.0 percent." in written
     assert written.index("60 standard seconds of work (the usual)") < written.index("300 standard seconds")
     drawn = replace(more, work=60.0, upper=0.501, kind="sampled")

@@ -26,9 +26,9 @@ CHUNKS, MECHANISMS, EPSILONS = 4, 26, 20
 """2080 cases, half of them weekly: one mechanism and one epsilon each, for all accountants, sides and directions."""
 SHARES = {"bin_renyi": 2, "conditional_composition": 5, "moment_majorant": 13, "moment_majorant_cells": 26}
 """Slow accountants get every n-th mechanism; moment majorants have test_moment_majorant_sandwich.py as well."""
-REFUSING = {"moment_majorant_cells", "hidden_chain", "moving_average", "bin_filter"}
+REFUSING = {"moment_majorant_cells", "moving_average", "bin_filter"}
 """They refuse some of these small dense rings; test_moment_majorant_sandwich.py has mechanisms for them, and
-sequences/test_hidden_chain.py, sequences/test_moving_averages.py and filters/test_bin_filters.py."""
+sequences/test_moving_averages.py and filters/test_bin_filters.py."""
 MOST_STEPS, MOST_BINS, MOST_EPOCHS = 12, 6, 3
 BINS_WEIGHTS = (0.05, 0.25, 0.25, 0.25, 0.1, 0.1)
 QUICK = Settings(resolution=Resolution(nodes_per_unit=20, smallest_delta=1e-8))

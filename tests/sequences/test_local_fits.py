@@ -6,7 +6,7 @@ import pytest
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
 from hockeystick.sequences import local_fits as module
-from hockeystick.sequences.comparable_chain import shortfall
+from hockeystick.sequences.comparable_covariances import shortfall
 from hockeystick.sequences.local_fits import local_fit
 from hockeystick.sequences.moving_averages import MovingAverages
 from hockeystick.types import Side

@@ -15,7 +15,7 @@ from hockeystick.laws.law import Array
 from hockeystick.sequences import banded_fits, moving_averages
 from hockeystick.sequences import moving_averages_transform as module
 from hockeystick.sequences.banded_fits import fits
-from hockeystick.sequences.comparable_chain import semidefinite, sensitivity, shortfall
+from hockeystick.sequences.comparable_covariances import semidefinite, sensitivity, shortfall
 from hockeystick.sequences.complex_dot import LANES, complex_dot
 from hockeystick.sequences.moving_averages import LATTICE_ERROR, MovingAverages, windows_of
 from hockeystick.sequences.moving_averages_kernels import place_table
@@ -23,7 +23,7 @@ from hockeystick.sequences.moving_averages_steps import stationary
 from hockeystick.sequences.moving_averages_transform import averages_profiles, prepared
 from hockeystick.sequences.white_noise import Noise, noise_table
 from hockeystick.types import Direction, Side
-from tests.sequences.test_hidden_chain import EPSILONS, covariance_of, truth
+from tests.sequences.sequences_oracle import EPSILONS, covariance_of, truth
 
 
 def random_averages(rng: np.random.Generator, bins: int) -> MovingAverages:

@@ -18,7 +18,7 @@ from hockeystick.sequences.moving_averages_transform import (
 )
 from hockeystick.sequences.white_noise import noise_table
 from hockeystick.types import Direction, Side
-from tests.sequences.test_hidden_chain import EPSILONS, truth
+from tests.sequences.sequences_oracle import EPSILONS, truth
 
 COMPLEX = np.complex128
 POINTS_OF_FOUR = np.linspace(-8.0, 9.0, 171)

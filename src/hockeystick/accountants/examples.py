@@ -33,10 +33,10 @@ def bins(bands: int = 3) -> BinMixture:
     return BinMixture(noise_multiplier=3.0, matrix=matrix, bins=9)
 
 
-def low_noise_bins(noise_multiplier: float = 0.8) -> BinMixture:
+def low_noise_bins() -> BinMixture:
     """Twelve bins, one epoch, two bands."""
     from hockeystick.strategies.matrix.banded import BandedMatrix
 
     band = np.tile([1.0, 0.2], (12, 1))
     band[-1, 1] = 0.0
-    return BinMixture(noise_multiplier=noise_multiplier, matrix=BandedMatrix(band), bins=12)
+    return BinMixture(noise_multiplier=0.8, matrix=BandedMatrix(band), bins=12)

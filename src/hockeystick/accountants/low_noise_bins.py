@@ -10,7 +10,7 @@ from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
 
 if TYPE_CHECKING:
-    from hockeystick.sequences.comparable_chain import Sensitivity
+    from hockeystick.sequences.comparable_covariances import Sensitivity
 
 FEWEST_BINS, MOST_BINS = 12, 1024
 LARGEST_VARIANCE = 30.0
@@ -34,7 +34,7 @@ def covariance_of(pair: BinMixture) -> Array:
 
 def sensitivity_of(covariance: Array, settings: Settings) -> "Sensitivity":
     """An estimate of epsilon, and how much each covariance matters to it; a guide, no bound rests on it."""
-    from hockeystick.sequences.comparable_chain import sensitivity
+    from hockeystick.sequences.comparable_covariances import sensitivity
 
     try:
         return sensitivity(covariance, settings.resolution.smallest_delta, settings.deadline)

@@ -38,7 +38,7 @@ SMALLEST_DELTA = 1e-7
 def _chains(pair: BinMixture, side: Side, settings: Settings) -> "Iterator[tuple[MovingAverages, float]]":
     """Moving averages whose work is within the effort, with an epsilon to serve; those that lose least come first."""
     from hockeystick.sequences.banded_fits import MOST_BANDS, bands_of, fits
-    from hockeystick.sequences.comparable_chain import opened_ring
+    from hockeystick.sequences.comparable_covariances import closed_ring
     from hockeystick.sequences.local_fits import MOST_SHARED_BANDS, local_fit
     from hockeystick.sequences.moving_averages import MovingAverages
     from hockeystick.sequences.moving_averages_work import loss_of, transform_work
@@ -49,7 +49,7 @@ def _chains(pair: BinMixture, side: Side, settings: Settings) -> "Iterator[tuple
     given = covariance_of(pair)
     # bins may have any order; the last columns of an epoch, which are cut off, come first
     whole = given[::-1, ::-1]
-    closed = opened_ring(whole, closed=True)
+    closed = closed_ring(whole)
     ring = closed is not None
     bands = bands_of(whole if closed is None else closed, side, ring, MOST_SHARED_BANDS)
     if bands is None or (bands > MOST_BANDS and settings.effort < LEAST_EFFORT):

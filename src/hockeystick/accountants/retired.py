@@ -43,6 +43,13 @@ RETIRED = {
             reference="post-processing; proof in docs/theory/separated-windows.md",
         ),
         Retired(
+            name="hidden_chain",
+            since="0.1.0",
+            summary="the bins' Gaussians replaced by a Markov chain beside white noise, for low noise",
+            sides=(Side.UPPER, Side.LOWER),
+            reference="docs/theory/hidden-chains.md",
+        ),
+        Retired(
             name="renyi",
             since="0.1.0",
             summary="Renyi divergences with exact moments, the classical moments accountant",

@@ -1,1 +1,1 @@
-"""Engines that compare the bins' Gaussians with sequences whose law can be computed: chains and moving averages."""
+"""Engines that compare the bins' Gaussians with moving averages, the law of whose sum can be computed."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
-from hockeystick.sequences.comparable_chain import ROOM, scaled, semidefinite, shortfall
+from hockeystick.sequences.comparable_covariances import ROOM, semidefinite, shortfall, toeplitz
 from hockeystick.sequences.moving_averages import MovingAverages
 from hockeystick.types import Side
 
@@ -55,7 +55,7 @@ def fits(
     Args:
         covariance: of the bins, shape (b, b), non-negative.
         error: relative error of its entries.
-        weights: of :func:`..comparable_chain.sensitivity`.
+        weights: of :func:`..comparable_covariances.sensitivity`.
         ring: whether the bins are on a ring.
     """
     bands = bands_of(covariance, side, ring)
@@ -194,7 +194,7 @@ def _adjusted(
     whole, unit = _whole(factor, left)
     bins, largest = len(covariance), float(covariance.diagonal().max())
     whites, step = np.full(bins, white), STEP * largest
-    part, gains = scaled(shared, np.ones(bins), ring), np.ones(bins)
+    part, gains = toeplitz(shared, bins, ring), np.ones(bins)
     rows = np.tile(whole.astype(np.float64), (bins, 1))
     if ends:
         first = _first_rows(covariance, white, whole.size)

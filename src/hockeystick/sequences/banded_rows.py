@@ -50,7 +50,7 @@ class Programme:
 
     Attributes:
         entries: shape (L, b), of the covariance: of bin i with bin i - l, 0 where there is none; L is at least d q.
-        weights: of :func:`..comparable_chain.sensitivity`, at least L of them.
+        weights: of :func:`..comparable_covariances.sensitivity`, at least L of them.
         white: variance of the white noise that there has to be.
         period: q, bins for each innovation; on a ring it divides b.
         depth: d, innovations that a bin sees.

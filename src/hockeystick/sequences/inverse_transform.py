@@ -4,7 +4,7 @@ A normal variable that is added to X makes its transform end after some hundred 
 adds is bounded by its own density at the threshold. Ratios of what is rare to what is not are limited by rounding,
 which can add some 1e-9 to delta.
 
-Proof: docs/theory/hidden-chains.md, section 5.
+Proof: docs/theory/comparable-covariances.md, section 2.
 """
 
 from collections.abc import Callable

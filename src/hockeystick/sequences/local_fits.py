@@ -17,7 +17,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
 from hockeystick.sequences.banded_fits import MOST_BANDS, bands_of
 from hockeystick.sequences.banded_rows import Programme, Rows
-from hockeystick.sequences.comparable_chain import ROOM, shortfall
+from hockeystick.sequences.comparable_covariances import ROOM, shortfall
 from hockeystick.sequences.moving_averages import MovingAverages, loaded
 from hockeystick.types import Side
 

@@ -71,8 +71,3 @@ class Noise:
         weights = step / sqrt(2.0 * pi) * np.exp(-0.5 * e**2)
         size = exp(0.5 * turn**2)
         return cls(nodes, weights, QUADRATURE * (1.0 + size) + size * UNIT_ROUNDOFF * (2.0 * e.size + 64.0))
-
-    def at(self, scales: Array, damping: float, pace: float, first: int, count: int) -> Array:
-        """The transform at scales and at the frequencies from ``first`` on: real parts, then imaginary ones."""
-        found = noise_table(scales, self.nodes, self.weights, damping, np.array([first * pace, pace, count]))
-        return np.ascontiguousarray(found.transpose(2, 1, 0)).reshape(scales.size, 2 * count)

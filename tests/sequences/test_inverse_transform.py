@@ -1,52 +1,13 @@
-"""Profiles by transforms against quadrature, against laws on grids, and each inequality that they rest on."""
+"""Profiles by transforms of a few atoms, whose profiles are known, and each inequality that they rest on."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
-from hockeystick.laws.profile import law_delta
-from hockeystick.sequences.hidden_chain import HiddenChain, hidden_chain_law
-from hockeystick.sequences.hidden_chain_transform import chain_profiles
 from hockeystick.sequences.inverse_transform import Found, Transform, TransformProfiles, frequencies
 from hockeystick.types import Direction, Side
-from tests.sequences.test_hidden_chain import EPSILONS, random_chain, truth
-
-
-def of_transforms(chain: HiddenChain, side: Side, epsilon: float, alone: bool) -> Array:
-    found = chain_profiles(chain, side, 1e-4, epsilon, alone, Deadline()).profiles()
-    return np.array([[found[direction](at) for at in EPSILONS] for direction in Direction])
-
-
-@pytest.mark.parametrize("part", range(3))
-def test_random_chains_against_quadrature(part: int) -> None:
-    """Lines of order one and two and rings, both sides, both directions; the profile near 0.8, or all of it."""
-    rng = np.random.default_rng(100 + part)
-    for number in range(4 if part else 1):
-        chain = random_chain(rng)
-        exact = truth(chain.products)
-        upper, lower = (of_transforms(chain, side, 0.8, number % 2 == 0) for side in Side)
-        error = 1e-9 + 3e-5 * exact  # of the trapezoidal rule
-        assert (upper >= exact - error).all()
-        assert (lower <= exact + error).all()
-        # the remove direction within what smoothing adds, but for thresholds that are not served
-        assert (upper[0, :4] <= exact[0, :4] * 1.02 + 2e-4).all()
-        assert (lower[0, :4] >= exact[0, :4] * 0.98 - 4e-4).all()
-
-
-@pytest.mark.parametrize("side", list(Side))
-def test_transforms_and_laws_agree_on_more_bins(side: Side) -> None:
-    """12 bins with two gains: laws on grids share no step with transforms but the lattice of states."""
-    gains = np.full(12, 1.2)
-    gains[-4:] = 1.1
-    chain = HiddenChain(0.4, 0.0, 0.8, 0.0, 0.7, gains)
-    law = hidden_chain_law(chain, side, 1e-5, 100.0, Deadline())
-    found = chain_profiles(chain, side, 1e-5, 1.5, False, Deadline()).profiles()
-    for epsilon in (0.3, 1.0, 1.5, 1.8):
-        by_law = law_delta(law, epsilon, Direction.REMOVE)
-        assert found[Direction.REMOVE](epsilon) == pytest.approx(by_law, rel=0.03)
 
 
 def exact_transform(atoms: Array, masses: Array, smoothing: float, largest: float) -> Transform:
@@ -115,9 +76,19 @@ def test_errors_of_values_are_charged_to_both_sides() -> None:
                 assert off.put(threshold, Side.LOWER) <= put <= off.put(threshold, Side.UPPER)
 
 
+def profiles_of_atoms(atoms: Array, masses: Array, side: Side, delta: float, epsilon: float) -> TransformProfiles:
+    """By transforms of a law with a few atoms, good near one epsilon."""
+
+    def transformed(smoothing: float, largest: float) -> Found:
+        return Found(exact_transform(atoms, masses, smoothing, largest), 0.0, 0.0, 0.0)
+
+    spread = float(np.sqrt(masses @ (atoms - 1.0) ** 2))
+    return TransformProfiles(transformed, spread, side, delta, epsilon, True)
+
+
 def test_beyond_what_is_served_upper_bounds_are_constant_and_lower_ones_zero() -> None:
-    chain = HiddenChain(0.4, 0.0, 0.7, 0.0, 0.5, np.full(12, 1.0))
-    upper, lower = (chain_profiles(chain, side, 1e-3, 0.5, True, Deadline()) for side in Side)
+    atoms, masses = np.array([0.4, 0.9, 1.4, 3.0]), np.array([0.3, 0.4, 0.25, 0.05])
+    upper, lower = (profiles_of_atoms(atoms, masses, side, 1e-3, 0.5) for side in Side)
     far = [upper.delta_at(epsilon, Direction.REMOVE) for epsilon in (5.0, 20.0, 600.0)]
     assert far[0] == far[1] == far[2] > 0.0
     assert upper.delta_at(1.0, Direction.REMOVE) >= far[0]
@@ -125,17 +96,29 @@ def test_beyond_what_is_served_upper_bounds_are_constant_and_lower_ones_zero() -
     assert upper.delta_at(0.0, Direction.REMOVE) >= lower.delta_at(0.0, Direction.REMOVE) > 0.0
 
 
-@pytest.mark.parametrize("now", [0.0, 1e-17, 1e-9])
-def test_bins_without_a_visible_state_are_bounded_too(now: float) -> None:
-    """All scales are one, or differ by roundings: there is nothing to place levels between."""
-    chain = HiddenChain(0.0, 0.0, now, 0.0, 0.8, np.full(3, 1.0))
-    exact = truth(chain.products)[:, 2]
-    assert EPSILONS[2] == 0.4
-    for side, sign in ((Side.UPPER, 1.0), (Side.LOWER, -1.0)):
-        found = chain_profiles(chain, side, 1e-4, 0.4, True, Deadline()).profiles()
-        values = np.array([found[direction](0.4) for direction in Direction])
-        assert (sign * (values - exact) >= -1e-9 - 3e-5 * exact).all()
-        assert values == pytest.approx(exact, rel=0.2)
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_is_left_out_and_relative_errors_are_charged_to_both_sides(alone: bool) -> None:
+    """Masses and places of the law that is transformed are off by what they may be, in either direction.
+
+    A hundredth of the mass is left out of it as well.
+    """
+    atoms, masses = np.array([0.5, 0.9, 1.3, 2.5]), np.array([0.3, 0.4, 0.2, 0.1])
+    atoms = atoms / (masses @ atoms)
+    for by_mass, by_place in ((0.0, 0.0), (1e-2, 0.0), (-1e-2, 0.0), (0.0, 0.05), (0.0, -0.05)):
+
+        def transformed(smoothing: float, largest: float, m: float = by_mass, p: float = by_place) -> Found:
+            kept = masses * np.array([1.0, 1.0, 1.0, 0.99])
+            exact = exact_transform(atoms * (1.0 + p), kept * (1.0 + m), smoothing, largest)
+            return Found(exact, abs(m), abs(p), 1.01e-3 * float(atoms.max()))
+
+        for side in Side:
+            found = TransformProfiles(transformed, 0.6, side, 1e-3, 0.5, alone)
+            for epsilon in (0.0, 0.3, 0.6):
+                remove = float(masses @ np.maximum(atoms - np.exp(epsilon), 0.0))
+                add = float(masses @ np.maximum(1.0 - np.exp(epsilon) * atoms, 0.0))
+                for direction, exact_delta in ((Direction.REMOVE, remove), (Direction.ADD, add)):
+                    bound = found.delta_at(epsilon, direction)
+                    assert bound >= exact_delta if side is Side.UPPER else bound <= exact_delta
 
 
 def test_small_thresholds_are_bounded_without_smoothing() -> None:
