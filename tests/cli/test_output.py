@@ -11,7 +11,6 @@ import typer
 
 from hockeystick import Certificate, Kind, __version__
 from hockeystick.accountants.registry import every_accountant
-from hockeystick.certificate import certificate_text
 from hockeystick.errors import InvalidInputError
 from hockeystick.pairs.registry import PAIRS, pair_types
 from hockeystick.plan import Plan
@@ -116,7 +115,7 @@ def test_certificates_are_written_whole_and_verify(cli: Any, command: str, extra
     assert result.code == 0
     assert [path.name for path in Path("here").iterdir()] == ["cert.json"]
     certificate = Certificate.load("here/cert.json")
-    assert certificate_text(certificate, requirements=False) in result.out
+    assert certificate.text(requirements=False) in result.out
     assert not any(requirement in result.out for requirement in certificate.requirements)
     verified = cli("verify", "here/cert.json")
     assert verified.code == 0

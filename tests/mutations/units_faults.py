@@ -43,14 +43,14 @@ FAULTS = [
     ),
     (
         "src/hockeystick/accountants/users.py",
-        "chained(profiles, (direction,), pair.examples, slow=one.plans_effort)",
-        "chained(profiles, (direction,), pair.examples - 1, slow=one.plans_effort)",
+        "chained(profiles, (direction,), pair.examples, slow=accountant.plans_effort)",
+        "chained(profiles, (direction,), pair.examples - 1, slow=accountant.plans_effort)",
         "the chain is one link short",
         BRUTE_FORCE,
     ),
     (
         "src/hockeystick/accountants/users.py",
-        "replaced = chained(best, (Direction.REMOVE, Direction.ADD), slow=one.plans_effort)",
+        "replaced = chained(best, (Direction.REMOVE, Direction.ADD), slow=accountant.plans_effort)",
         "replaced = best[Direction.REMOVE]",
         "replacing an example costs as much as removing it",
         BRUTE_FORCE,

@@ -8,7 +8,7 @@ ever worse than group privacy makes it. Proofs: docs/theory/units.md.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
@@ -18,8 +18,24 @@ from hockeystick.pairs.users import Users
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
-if TYPE_CHECKING:
-    from hockeystick.accountants.base import Accountant
+
+class Bounding(Protocol):
+    """What is asked of an accountant about the parts of a user's pair; :class:`..base.Accountant` says it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def sides(self) -> tuple[Side, ...]: ...
+
+    @property
+    def plans_effort(self) -> bool: ...
+
+    def why_not(self, pair: DominatingPair, side: Side) -> str | None: ...
+
+    def cost(self, pair: DominatingPair) -> float: ...
+
+    def profiles(self, pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Direction, Profile]: ...
 
 
 def parts_of(pair: Users, side: Side) -> list[DominatingPair]:
@@ -35,19 +51,24 @@ def with_laws(pair: Users, side: Side) -> list[DominatingPair]:
     return [] if pair.copies is None or pair.replaced else [pair.copies]
 
 
-def why_not(one: "Accountant", pair: Users, side: Side) -> str | None:
+def why_not(accountant: Bounding, pair: Users, side: Side) -> str | None:
     """Why this accountant bounds none of the parts on the side, or None if it bounds one."""
-    reasons = [one.why_not(part, side) for part in parts_of(pair, side)]
+    reasons = [accountant.why_not(part, side) for part in parts_of(pair, side)]
     return None if None in reasons else reasons[-1]
 
 
-def cost(one: "Accountant", pair: Users) -> float:
+def cost(accountant: Bounding, pair: Users) -> float:
     """Rough seconds for all parts that it bounds on either side."""
-    parts = {id(part): part for side in one.sides for part in parts_of(pair, side) if one.why_not(part, side) is None}
-    return sum(one.cost(part) for part in parts.values())
+    parts = {
+        id(part): part
+        for side in accountant.sides
+        for part in parts_of(pair, side)
+        if accountant.why_not(part, side) is None
+    }
+    return sum(accountant.cost(part) for part in parts.values())
 
 
-def user_profiles(one: "Accountant", pair: Users, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
+def user_profiles(accountant: Bounding, pair: Users, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     """Both directions of the best bound on the user that the accountant's bounds on the parts lead to.
 
     Raises: UnsupportedError when there is none.
@@ -55,21 +76,21 @@ def user_profiles(one: "Accountant", pair: Users, side: Side, settings: Settings
     found: list[Mapping[Direction, Profile]] = []
     refused: UnsupportedError | None = None
     for part in parts_of(pair, side):
-        if one.why_not(part, side) is not None:
+        if accountant.why_not(part, side) is not None:
             continue
         try:
-            profiles = one.profiles(part, side, settings)
+            profiles = accountant.profiles(part, side, settings)
         except UnsupportedError as error:
             refused = error
             continue
         if side is Side.UPPER and part is pair.single:
             profiles = {
-                direction: chained(profiles, (direction,), pair.examples, slow=one.plans_effort)
+                direction: chained(profiles, (direction,), pair.examples, slow=accountant.plans_effort)
                 for direction in Direction
             }
         found.append(profiles)
     if not found:
-        raise refused or UnsupportedError(f"The method {one.name!r} bounds no part of a user's examples.")
+        raise refused or UnsupportedError(f"The method {accountant.name!r} bounds no part of a user's examples.")
     choose = min if side is Side.UPPER else max
 
     def best_of(parts: list[Profile]) -> Profile:
@@ -78,6 +99,6 @@ def user_profiles(one: "Accountant", pair: Users, side: Side, settings: Settings
     by_direction = {direction: [one[direction] for one in found if direction in one] for direction in Direction}
     best = {direction: best_of(parts) for direction, parts in by_direction.items() if parts}
     if side is Side.UPPER and pair.replaced:
-        replaced = chained(best, (Direction.REMOVE, Direction.ADD), slow=one.plans_effort)
+        replaced = chained(best, (Direction.REMOVE, Direction.ADD), slow=accountant.plans_effort)
         return dict.fromkeys(Direction, replaced)
     return best

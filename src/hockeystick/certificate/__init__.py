@@ -27,7 +27,7 @@ from hockeystick.certificate.parts import (
     Statements,
     Status,
 )
-from hockeystick.certificate.text import certificate_text, exact, generator_text, interval_text, kind_text, number
+from hockeystick.certificate.text import exact, generator_text, interval_text, number
 
 __all__ = [
     "FORMAT",
@@ -53,11 +53,9 @@ __all__ = [
     "Rates",
     "Statements",
     "Status",
-    "certificate_text",
     "exact",
     "generator_text",
     "interval_text",
     "json_schema",
-    "kind_text",
     "number",
 ]

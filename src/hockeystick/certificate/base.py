@@ -10,11 +10,11 @@ from pydantic import Field, model_validator
 
 from hockeystick.bounds import Question
 from hockeystick.certificate.parts import Accuracy, Bounded, CutOff, ForeignNoise, Interval, Methods
-from hockeystick.certificate.text import certificate_text
+from hockeystick.certificate.text import exact, generator_text, interval_text, number
 from hockeystick.errors import InvalidInputError
 from hockeystick.files import write_atomically
 from hockeystick.mechanism import Mechanism
-from hockeystick.monte_carlo.claim import MonteCarloClaim
+from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.notebook import preformatted
 from hockeystick.spec import Spec
 from hockeystick.types import Adjacency, Kind
@@ -127,8 +127,58 @@ class CertificateBase(Spec):
         """The text of the certificate's file, JSON."""
         return json.dumps(self.content() | {"digest": self.digest}, indent=2, ensure_ascii=False) + "\n"
 
+    def text(self, *, requirements: bool = True) -> str:
+        """The certificate as a reader wants it: the claim first, then what it rests on.
+
+        Args:
+            requirements: list what the run must do.
+        """
+        mechanism = self.mechanism
+        bounds = self.bounds
+        lines = []
+        if isinstance(self.epsilon, Interval):
+            lines.append(f"(epsilon, delta) = ({number(bounds.upper)}, {exact(self.delta)}) is certified")
+            lines.append(f"  epsilon           {interval_text(bounds)}")
+            lines.append(f"  delta             {exact(self.delta)}")
+        else:
+            lines.append(f"(epsilon, delta) = ({exact(self.epsilon)}, {number(bounds.upper)}) is certified")
+            lines.append(f"  epsilon           {exact(self.epsilon)}")
+            lines.append(f"  delta             {interval_text(bounds)}")
+        lower_method = f", lower bound by {self.method.lower}" if self.method.lower else ""
+        also = "".join(f", also {adjacency.value}" for adjacency in self.also_holds_for)
+        if mechanism.unit.kind == "user":
+            lines.append(f"  unit              {mechanism.unit.described}")
+        lines += [
+            f"  noise multiplier  {exact(mechanism.sigma)} clipping norms, not divided by the "
+            f"sensitivity {self.sensitivity:g} of the strategy ({mechanism.strategy.kind})",
+            *([] if self.generator is None else [f"  generator         {generator_text(self.generator)}"]),
+            f"  method            upper bound by {self.method.upper}{lower_method}",
+            f"  kind              {self.kind_text}",
+            f"  adjacency         {self.adjacency.value}{also}",
+        ]
+        if requirements:
+            lines += ["  the run must", *(f"    - {requirement}" for requirement in self.requirements)]
+        if self.cut_off:
+            left = ", ".join(f"{one.method} ({one.side.value}, about {one.seconds:.2g} s)" for one in self.cut_off)
+            lines.append(f"  no time for       {left}; more seconds may give a better bound")
+        return "\n".join(lines)
+
+    @property
+    def kind_text(self) -> str:
+        """The kind, and for Monte Carlo bounds what the failure probability is about."""
+        claim = self.monte_carlo
+        if claim is None:
+            return self.kind.value
+        if claim.statement is Statement.ESTIMATE_VERIFY_RELEASE:
+            chance = f"{claim.failure_probability:g}"
+            text = f"{self.kind.value}; delta includes the probability {chance} that the random test errs"
+            if self.method.lower != self.method.upper:
+                return text
+            return f"{text}; the lower bound fails with probability at most {chance}"
+        return f"{self.kind.value}; fails with probability at most {claim.failure_probability:g}"
+
     def __str__(self) -> str:
-        return certificate_text(self)
+        return self.text()
 
     def _repr_html_(self) -> str:
         """What notebooks show: the text, escaped."""

@@ -30,7 +30,7 @@ def command(
     """
     from hockeystick.bounds import Question, check_target
     from hockeystick.calibration.search import calibrate_and_certify
-    from hockeystick.certificate import Statements, certificate_text
+    from hockeystick.certificate import Statements
     from hockeystick.certification.description import state
     from hockeystick.plan import Plan
 
@@ -68,7 +68,7 @@ def command(
             common.emit_json(common.claim_json(certificate, deadline.elapsed()) | target_json)
         else:
             common.say_hints(better)
-            common.emit(certificate_text(certificate, requirements=verbose))
+            common.emit(certificate.text(requirements=verbose))
     if not json:
         common.emit(f"certificate written to {path}")
         common.emit(f"noise_multiplier = {certificate.mechanism.sigma!r} for epsilon = {target!r}, delta = {at!r}")

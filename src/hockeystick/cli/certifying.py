@@ -33,7 +33,7 @@ class CertifyOptions:
     ) -> None:
         """Certify epsilon at delta, or delta at epsilon; the certificate states the plan's number of examples."""
         from hockeystick.bounds import Question
-        from hockeystick.certificate import Statements, certificate_text
+        from hockeystick.certificate import Statements
         from hockeystick.certification.description import state
         from hockeystick.certification.issue import certify
 
@@ -68,7 +68,7 @@ class CertifyOptions:
             if self.verbose:  # before the answer, which is the last thing on the screen
                 must = [f"  - {requirement}" for requirement in certificate.requirements]
                 common.emit("\n".join(["the run must", *must]))
-            common.emit(certificate_text(certificate, requirements=False))
+            common.emit(certificate.text(requirements=False))
 
 
 DEFAULTS = CertifyOptions()

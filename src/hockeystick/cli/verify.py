@@ -41,7 +41,7 @@ def command(
     if common.is_addendum(certificate):
         _verify_addendum(certificate, budget, json)
         return
-    from hockeystick.certificate import CertificateBase, certificate_text, interval_text
+    from hockeystick.certificate import CertificateBase, interval_text
     from hockeystick.cli.compose import derived_json
     from hockeystick.composition.files import load_claim
     from hockeystick.composition.verification import stand_ins
@@ -80,7 +80,7 @@ def command(
         common.emit_json({"verified": True, "stand_ins": stood_in} | numbers | run)
     else:
         if isinstance(claimed, CertificateBase):
-            common.emit(certificate_text(claimed, requirements=False))
+            common.emit(claimed.text(requirements=False))
         else:
             common.emit(str(claimed))
         if record is not None:

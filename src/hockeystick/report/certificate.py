@@ -8,7 +8,6 @@ from hockeystick.certificate import (
     CertificateBase,
     Interval,
     Methods,
-    certificate_text,
     exact,
     generator_text,
     interval_text,
@@ -38,7 +37,7 @@ def shown(certificate: CertificateBase, record: "RunRecord | None" = None) -> st
     All 100 training steps together are (0.718036, 1e-05)-differentially private for one example.
     """
     if not isinstance(certificate, Certificate):
-        return certificate_text(certificate)
+        return str(certificate)
     return document(certificate, record=record).text()
 
 
@@ -46,7 +45,7 @@ def markdown(certificate: CertificateBase, record: "RunRecord | None" = None) ->
     """The certificate as Markdown for a paper; without what should not be published."""
     if isinstance(certificate, Certificate):
         return document(certificate, public=True, record=record).markdown()
-    return f"```text\n{certificate_text(certificate)}\n```"
+    return f"```text\n{certificate}\n```"
 
 
 def document(certificate: Certificate, *, public: bool = False, record: "RunRecord | None" = None) -> Document:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from hockeystick.certificate import AnyCertificate, CertificateOfFormat1, Interval, exact, interval_text, number
-from hockeystick.certificate.text import kind_text
 from hockeystick.composition.claims import DerivedClaim, unit_of
 from hockeystick.composition.composition import Composition, described
 from hockeystick.composition.tuning import Tuning
@@ -21,7 +20,7 @@ def page_of_format_1(certificate: CertificateOfFormat1, found: Recomputed) -> Pa
     lower = certificate.method.lower
     method = f"upper bound by {certificate.method.upper}" + ("" if lower is None else f", lower bound by {lower}")
     rows = (
-        Row("method", f"{method}; {kind_text(certificate)}"),
+        Row("method", f"{method}; {certificate.kind_text}"),
         Row("format", "1, of which no certificates are issued any more"),
     )
     return Page(
@@ -117,7 +116,7 @@ def _certificates(claim: Composition | Tuning) -> Table:
         enters = f"{methods.route.value} of {', '.join(methods.upper)}"
         below = "" if methods.lower is None else f"; from below by {methods.lower}"
         copies = claim.runs.count(place) if isinstance(claim, Composition) else claim.trials
-        said = f"({number(epsilon)}, {number(delta)}), {kind_text(one)}"
+        said = f"({number(epsilon)}, {number(delta)}), {one.kind_text}"
         rows.append((f"{place + 1}", f"{copies}", described(one.mechanism), said, f"{enters}{below}"))
     columns = ("certificate", "runs", "mechanism", "claims by itself", "enters with the")
     return Table("certificates", "The file of the claim contains all of these certificates.", columns, rows, wordy=True)
