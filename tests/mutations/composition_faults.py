@@ -141,4 +141,24 @@ FAULTS = [
         "a sampled lower end of a released run is said to be certain",
         f"{COMPOSED}::test_a_sampled_lower_end_of_a_released_run_may_fail_too",
     ),
+    (
+        "composition/claims.py",
+        "        if self.format.endswith(FIRST):\n            made",
+        "        if False:\n            made",
+        "claims of format 1 have another digest than the one that they were sealed with",
+        "tests/composition/test_claim_formats.py",
+    ),
+    (
+        "composition/claims.py",
+        '            if "origin" in values:\n',
+        '            if "origin" in values.get("origin", ()):\n',
+        "a claim of format 1 may say beside its digest where it comes from",
+        "tests/composition/test_claim_formats.py",
+    ),
+    (
+        "composition/verification.py",
+        'NUMBERS = {"epsilon", "delta", "digest", "format", "origin"}',
+        'NUMBERS = {"epsilon", "delta", "digest", "format", "origin", "requirements"}',
+        "a claim may leave out what has to be done",
+    ),
 ]

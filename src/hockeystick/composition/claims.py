@@ -9,31 +9,38 @@ from pydantic import Field, model_validator
 
 from hockeystick.bounds import Question
 from hockeystick.certificate import Accuracy, AnyCertificate, Interval, exact, interval_text, number
-from hockeystick.certificate.parts import Bounded
+from hockeystick.certificate.parts import Bounded, Origin
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.files import MAX_CLAIM_BYTES, read_small_file, write_atomically
 from hockeystick.monte_carlo.claim import FailureProbability, Statement
-from hockeystick.spec import Spec
+from hockeystick.spec import Spec, parsed_object
 from hockeystick.types import Adjacency, Kind
+
+FIRST = "/1"
+"""What the formats of early claims end with."""
+BESIDE = ("hockeystick_version", "accuracy")
+"""The fields of ``origin`` that these claims have beside their other fields."""
 
 
 class DerivedClaim(Spec):
     """A claim that follows from certificates, which it embeds whole.
 
-    One of ``epsilon`` and ``delta`` was given and is a number, the other was bounded and is an interval.
+    One of ``epsilon`` and ``delta`` was given and is a number, the other was bounded and is an interval. Claims of
+    format 1 have two fields of ``origin``, version and accuracy, beside the others. They are read as if they were
+    there, and written as they were.
 
     Attributes:
         certificates: what the claim follows from, each of them once.
         adjacency, also_holds_for: the notion of neighbours that all of them share.
         kind, confidence, failure_probability: the failure probabilities of Monte Carlo certificates add up.
         requirements: what has to be done beyond the requirements of each certificate.
-        accuracy: settings that reproduce the numbers.
+        origin: how the claim was made; among it the settings that reproduce the numbers.
         digest: SHA-256 of the rest. It shows accidents and naive edits; it is not a signature.
     """
 
     what: ClassVar[str] = "claim"
 
-    hockeystick_version: Annotated[str, Field(pattern=r"^[0-9A-Za-z.+_-]{1,40}$")]
+    format: str
     certificates: Annotated[tuple[AnyCertificate, ...], Field(min_length=1)]
     adjacency: Adjacency
     also_holds_for: tuple[Adjacency, ...]
@@ -43,7 +50,7 @@ class DerivedClaim(Spec):
     confidence: Annotated[float, Field(gt=0.0, le=1.0)]
     failure_probability: FailureProbability | None = None
     requirements: tuple[str, ...]
-    accuracy: Accuracy
+    origin: Origin
     digest: str = ""
 
     @model_validator(mode="after")
@@ -51,6 +58,11 @@ class DerivedClaim(Spec):
         if isinstance(self.epsilon, Interval) == isinstance(self.delta, Interval):
             raise InvalidInputError("The 'epsilon' and 'delta' fields must be one number and one interval")
         return self
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """Settings with which the numbers are found again."""
+        return self.origin.accuracy
 
     @property
     def question(self) -> Question:
@@ -73,9 +85,16 @@ class DerivedClaim(Spec):
 
     def content_digest(self) -> str:
         """SHA-256 over the canonical JSON of everything but the digest; certificates stand for themselves by theirs."""
-        content = self.model_dump(mode="json", exclude={"digest", "certificates"})
-        content["certificates"] = [one.content_digest() for one in self.certificates]
+        content = self.content() | {"certificates": [one.content_digest() for one in self.certificates]}
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def content(self) -> dict[str, Any]:
+        """Everything but the digest, as plain data for JSON, in the layout of the claim's format."""
+        content = self.model_dump(mode="json", exclude={"digest"})
+        if self.format.endswith(FIRST):
+            made = content.pop("origin")
+            content |= {name: made[name] for name in BESIDE}
+        return content
 
     def check_digests(self) -> None:
         """Raises VerificationError when the claim, or a certificate in it, was altered."""
@@ -91,7 +110,19 @@ class DerivedClaim(Spec):
         """Write the claim as JSON, whole or not at all, and the files of matrices, where it needs some, beside it."""
         for certificate in self.certificates:
             certificate.mechanism.write_companion(path)
-        write_atomically(path, self.model_dump_json(indent=2) + "\n")
+        text = json.dumps(self.content() | {"digest": self.digest}, indent=2, ensure_ascii=False)
+        write_atomically(path, text + "\n")
+
+    @classmethod
+    def parse_json(cls, document: str | bytes, name: str = "document") -> Self:
+        """Validate a JSON document of either format; ``name`` is what errors call it."""
+        values = parsed_object(document, name)
+        if str(values.get("format")).endswith(FIRST):
+            if "origin" in values:
+                raise InvalidInputError(f"The 'origin' field of the {name} belongs to format 2")
+            made = {field: values.pop(field) for field in BESIDE if field in values}
+            document = json.dumps(values | {"origin": {"library_versions": {}, **made}})
+        return super().parse_json(document, name)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

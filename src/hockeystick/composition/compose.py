@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from hockeystick._version import __version__
 from hockeystick.accountants.direct import by_contours
 from hockeystick.bounds import Bound, Question
 from hockeystick.certificate import Accuracy, AnyCertificate, Certificate, CertificateOfFormat1, Interval
+from hockeystick.certification.description import origin
 from hockeystick.certification.issue import PORTABLE, certify
 from hockeystick.certification.schedule import DELTA_NODES, EPSILON_NODES, planned
 from hockeystick.composition.claims import check_comparable, shared_facts, unit_of
@@ -239,7 +239,6 @@ def _claim(
     interval = interval_of(answers.upper, answers.lower, question, "these runs together")
     one_set = len(together) == 1
     return Composition(
-        hockeystick_version=__version__,
         certificates=certificates,
         runs=runs,
         together=together,
@@ -247,7 +246,7 @@ def _claim(
         epsilon=interval if question.epsilon is None else question.epsilon,
         delta=interval if question.delta is None else question.delta,
         requirements=(OWN, FRESH, FIXED, *(() if one_set else _about_parts(certificates[0]))),
-        accuracy=accuracy,
+        origin=origin(accuracy, ()),
         **shared_facts(certificates),
     ).sealed()
 

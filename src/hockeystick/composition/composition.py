@@ -26,7 +26,7 @@ class Composition(DerivedClaim):
 
     what: ClassVar[str] = "composition"
 
-    format: Literal["hockeystick-composition/1"] = "hockeystick-composition/1"
+    format: Literal["hockeystick-composition/2", "hockeystick-composition/1"] = "hockeystick-composition/2"
     runs: Annotated[tuple[Place, ...], Field(min_length=1, max_length=MOST_RUNS)]
     together: Annotated[tuple[tuple[Number, ...], ...], Field(min_length=1, max_length=MOST_RUNS)]
     methods: tuple[RunMethods, ...]

@@ -18,11 +18,11 @@ def load_claim(path: str | Path) -> "AnyCertificate | Composition | Tuning":
     Raises: InvalidInputError for a file that does not say a claim, VerificationError for one that was altered.
     """
     form = json_object(read_small_file(path, f"certificate {shortened(str(path))}", MAX_CLAIM_BYTES)).get("format")
-    if form == "hockeystick-composition/1":
+    if str(form).startswith("hockeystick-composition/"):
         from hockeystick.composition.composition import Composition
 
         return Composition.load(path)
-    if form == "hockeystick-tuning/1":
+    if str(form).startswith("hockeystick-tuning/"):
         from hockeystick.composition.tuning import Tuning
 
         return Tuning.load(path)

@@ -2,9 +2,9 @@
 
 from typing import ClassVar, Literal
 
-from hockeystick._version import __version__
 from hockeystick.bounds import Bound, Profile, Question
 from hockeystick.certificate import Accuracy, AnyCertificate, Certificate, CertificateOfFormat1
+from hockeystick.certification.description import origin
 from hockeystick.certification.schedule import planned
 from hockeystick.composition.claims import DerivedClaim, check_comparable, shared_facts
 from hockeystick.composition.compose import FRESH, OWN, accuracy_for, as_certificates, interval_of
@@ -49,7 +49,7 @@ class Tuning(DerivedClaim):
 
     what: ClassVar[str] = "tuning claim"
 
-    format: Literal["hockeystick-tuning/1"] = "hockeystick-tuning/1"
+    format: Literal["hockeystick-tuning/2", "hockeystick-tuning/1"] = "hockeystick-tuning/2"
     trials: Trials
     methods: tuple[RunMethods, ...]
 
@@ -190,14 +190,13 @@ def _claim(
     upper, lower, methods = answers
     interval = interval_of(upper, lower, question, "the best of these trials")
     return Tuning(
-        hockeystick_version=__version__,
         certificates=certificates,
         trials=trials,
         methods=(methods,),
         epsilon=interval if question.epsilon is None else question.epsilon,
         delta=interval if question.delta is None else question.delta,
         requirements=_requirements(trials),
-        accuracy=accuracy,
+        origin=origin(accuracy, ()),
         **shared_facts(certificates),
     ).sealed()
 

@@ -30,8 +30,8 @@ from hockeystick.samples import Executor, Ledger
 from hockeystick.types import Side
 
 C = TypeVar("C", bound=CertificateBase | Composition | Tuning)
-NUMBERS = {"epsilon", "delta", "digest", "hockeystick_version"}
-"""Fields that are compared on their own, or tell how the claim was made."""
+NUMBERS = {"epsilon", "delta", "digest", "format", "origin"}
+"""Fields that are compared on their own, or tell how the claim was made and written."""
 
 
 def verify(
@@ -44,9 +44,9 @@ def verify(
     """Recompute a certificate, or a claim that follows from several and every certificate in it, and compare.
 
     The claimed numbers are tested as they stand, without any tolerance. Monte Carlo bounds are derived again from the
-    stored ``evidence``, or from samples that are drawn again by ``executor``. ``hockeystick_version`` and ``cut_off``
-    tell how a claim was made and are not recomputed. Where a certificate names a retired method, any deterministic one
-    that proves as much stands in for it.
+    stored ``evidence``, or from samples that are drawn again by ``executor``. ``origin`` tells how
+    a claim was made and is not recomputed. Where a certificate names a retired method, any deterministic one that
+    proves as much stands in for it.
 
     Args:
         deadline: progress, and the seconds allowed; ten minutes unless said otherwise.
@@ -115,7 +115,7 @@ def asked_at(claim: Composition | Tuning, delta: float, deadline: Deadline) -> C
     asked = {
         "delta": delta,
         "epsilon": Interval(upper=0.0, lower=None),  # says what is asked for
-        "accuracy": accuracy_for(Question(delta=delta), lambda at: delta),
+        "origin": claim.origin.model_copy(update={"accuracy": accuracy_for(Question(delta=delta), lambda at: delta)}),
     }
     other = claim.model_copy(update=asked)
     if isinstance(other, Tuning):
