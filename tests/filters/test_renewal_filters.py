@@ -46,7 +46,9 @@ def test_all_runs(column: tuple[float, ...], gap: int, steps: int, first: tuple[
     rng, prob = np.random.default_rng([7, gap, len(first)]), 0.3
     table, shifts = random_table(rng, 16), np.array(column)
     every = Frequencies(np.arange(9), 0.0)
-    sums = sum_laws(table, shifts, prob, gap, steps, np.array(first), 0.0, every, Deadline())
+    sums = sum_laws(
+        table, shifts, prob, gap, steps, first=np.array(first), rounding=0.0, frequencies=every, deadline=Deadline()
+    )
     error = 1e-14 + sums.relative + sums.distance
     assert error < 1e-9
     assert np.linalg.norm(sums.without - expected(table, np.zeros(steps))) <= error
@@ -75,7 +77,18 @@ def test_all_runs_of_two(column: tuple[float, ...], gap: int, steps: int, first:
     rng, prob = np.random.default_rng([9, gap, len(first)]), 0.3
     table, shifts = random_table(rng, 16), np.array(column)
     every = Frequencies(np.arange(9), 0.0)
-    sums = sum_laws(table, shifts, prob, gap, steps, np.array(first), 0.0, every, Deadline(), examples=2)
+    sums = sum_laws(
+        table,
+        shifts,
+        prob,
+        gap,
+        steps,
+        first=np.array(first),
+        rounding=0.0,
+        frequencies=every,
+        deadline=Deadline(),
+        examples=2,
+    )
     error = 1e-14 + sums.relative + sums.distance
     assert error < 1e-9
     assert np.linalg.norm(sums.without - expected(table, np.zeros(steps))) <= error
@@ -115,8 +128,30 @@ def test_what_is_left_out_is_as_small_as_is_charged(
     every = Frequencies(np.arange(table.size // 2 + 1), 0.0)
     assert 3 * some.numbers.size < every.numbers.size
     assert 0.0 < some.left_out < 1e-15
-    short = sum_laws(table, shifts, prob, gap, steps, first, 0.0, some, Deadline(), examples)
-    whole = sum_laws(table, shifts, prob, gap, steps, first, 0.0, every, Deadline(), examples)
+    short = sum_laws(
+        table,
+        shifts,
+        prob,
+        gap,
+        steps,
+        first=first,
+        rounding=0.0,
+        frequencies=some,
+        deadline=Deadline(),
+        examples=examples,
+    )
+    whole = sum_laws(
+        table,
+        shifts,
+        prob,
+        gap,
+        steps,
+        first=first,
+        rounding=0.0,
+        frequencies=every,
+        deadline=Deadline(),
+        examples=examples,
+    )
     for one, other in ((short.present, whole.present), (short.without, whole.without)):
         assert np.linalg.norm(one - other) <= 2e-14
         assert one.sum() == pytest.approx(1.0, abs=1e-12)
@@ -131,7 +166,18 @@ def test_stretches_bound_the_transform(gap: int, examples: int, monkeypatch: pyt
     assert table is not None
     every = np.arange(table.size // 2 + 1)
     whole = Frequencies(every, 0.0)
-    sums = sum_laws(table, shifts, prob, gap, steps, np.ones(1), 0.0, whole, Deadline(), examples)
+    sums = sum_laws(
+        table,
+        shifts,
+        prob,
+        gap,
+        steps,
+        first=np.ones(1),
+        rounding=0.0,
+        frequencies=whole,
+        deadline=Deadline(),
+        examples=examples,
+    )
     some = frequencies_for(table, shifts.size, gap, steps, Deadline(), examples)
     skipped = np.setdiff1d(every, some.numbers)
     for law in (sums.present, sums.without):

@@ -9,18 +9,18 @@ from hockeystick.monte_carlo.histories.limited_histories import Chain
 
 def whole_excess(counts: np.ndarray, own: Columns, chain: Chain) -> float:
     """Of the field."""
-    assert chain.arrays is not None
-    law = law_of(counts.size, chain.arrays, chain.decay)
+    assert chain.tables is not None
+    law = law_of(counts.size, chain.tables)
     begin(law)
-    found, _, _ = log_excess(counts, own.couplings, chain.arrays, chain.decay, 0, counts.size, 0, 0, law)
+    found, _, _ = log_excess(counts, own.couplings, chain.tables, 0, counts.size, 0, 0, law)
     return found
 
 
 def whole_waited(counts: np.ndarray, own: Columns, chain: Chain) -> float:
     """Of copies that wait too little: not above 0."""
-    assert chain.arrays is not None
-    copies = int(chain.arrays[7][0])
-    found, _, _ = log_waited(counts, chain.arrays, own.min_sep, starts_of(own), 0, counts.size, copies, 0)
+    assert chain.tables is not None
+    copies = int(chain.tables.waits.free[0])
+    found, _, _ = log_waited(counts, chain.tables, own.min_sep, starts_of(own), 0, counts.size, copies, 0)
     return found
 
 

@@ -52,8 +52,8 @@ def renewal_of(pair: RenewalMixture) -> Renewal:
 
 def log_densities(proposal: TiltedProposal, outputs: Array, gentle: bool = True) -> tuple[Array, Array]:
     """log X and the proposal's log-density relative to Q at outputs in units of the noise, shape (m, n)."""
-    density = (*proposal.density[:-1], proposal.density[-1] and gentle)
-    bands, steps = density[0].shape
+    density = proposal.density._replace(gentle=proposal.density.gentle and gentle)
+    bands, steps = density.columns.shape
     scratch = (np.empty(steps), np.empty(steps), np.empty(steps), np.empty(steps + proposal.pair.min_sep + 1))
     share, mixed = proposal.share, proposal.share < 1.0
     found = np.array(

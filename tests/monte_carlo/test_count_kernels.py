@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hockeystick.monte_carlo.histories.chances import log_chances
-from hockeystick.monte_carlo.subsets.count_kernels import count_table, draw_counts, log_products, log_sum
+from hockeystick.monte_carlo.subsets.count_kernels import Mixture, count_table, draw_counts, log_products, log_sum
 from hockeystick.monte_carlo.subsets.participations import participations
 from hockeystick.monte_carlo.subsets.proposals import NEAR, SHARE, CountSubsets, log_norm
 from hockeystick.pairs.subset_mixture import SubsetMixture
@@ -225,9 +225,8 @@ def test_the_product_over_turns_is_at_least_the_ratio(
     opportunities, chances = participations(pair), log_chances(prob, order, order + 1)
     chain = chances, count_table(opportunities.couplings, chances, MANY)
     drawn, rng = np.empty((50, 3)), np.random.Generator(np.random.SFC64(seed))
-    draw_counts(
-        rng, opportunities.scaled, opportunities.fresh, prob, opportunities.couplings, chain, chain, (0.4, 0.3), drawn
-    )
+    mixture = Mixture(opportunities.scaled, opportunities.fresh, prob, opportunities.couplings)
+    draw_counts(rng, mixture, chain, chain, (0.4, 0.3), drawn)
     slack = 1e-10 * (1.0 + np.abs(drawn[:, 1]))
     assert (drawn[:, 1] >= drawn[:, 0] - slack).all()
     assert drawn[:, 2] == pytest.approx(order * drawn[:, 1], rel=1e-9, abs=1e-9)

@@ -153,12 +153,12 @@ def test_counts_are_kept_with_their_weight(pair: FreshBins, order: int, decay: f
     """Each within 6.2 standard errors; the norm of the chain is no less than the sum of all weights."""
     own, rng, drawn = fresh_columns(pair, Side.UPPER), np.random.default_rng(5), 30_000
     chain, exact = chain_of(own, pair.bins, order, decay), weights(pair, order)
-    assert chain.arrays is not None
+    assert chain.tables is not None
     assert log(sum(exact.values())) <= chain.log_norm
     found: dict[tuple[float, ...], int] = {}
-    counts, law = np.empty(own.steps), law_of(own.steps, chain.arrays, decay)
+    counts, law = np.empty(own.steps), law_of(own.steps, chain.tables)
     for _ in range(drawn):
-        if draw_kept(rng, chain.arrays, decay, own.couplings, law, counts):
+        if draw_kept(rng, chain.tables, own.couplings, law, counts):
             found[tuple(counts)] = found.get(tuple(counts), 0) + 1
     assert set(found) <= set(exact)
     norm = exp(chain.log_norm)

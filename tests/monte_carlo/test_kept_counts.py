@@ -43,19 +43,19 @@ def case(name: str) -> tuple[Columns, Chain, int]:
 def test_counts_are_given_up_as_if_they_were_weighed_as_a_whole(name: str) -> None:
     """The same random numbers, all opportunities drawn before anything is asked."""
     own, chain, order = case(name)
-    arrays = chain.arrays
-    assert arrays is not None
-    shares, law = kept_shares(own, order), law_of(STEPS, arrays, DECAY)
+    tables = chain.tables
+    assert tables is not None
+    shares, law = kept_shares(own, order), law_of(STEPS, tables)
     starts = starts_of(own) if own.min_sep > 1 else np.empty(0)
     early, kept, counts, whole = 0, 0, np.empty(STEPS), np.empty(STEPS)
     for seed in range(3000):
         counts[-1] = -1.0
         found = draw_kept_counts(
-            np.random.default_rng(seed), arrays, DECAY, own.couplings, own.min_sep, starts, shares, law, counts
+            np.random.default_rng(seed), tables, own.couplings, own.min_sep, starts, shares, law, counts
         )
         rng = np.random.default_rng(seed)
         allowed = -log(1.0 - rng.random())
-        draw_counts(rng, arrays, DECAY, 0, STEPS, 0, 0, whole)
+        draw_counts(rng, tables, 0, STEPS, 0, 0, whole)
         excess = whole_excess(whole, own, chain)
         excess -= whole_waited(whole, own, chain) if own.min_sep > 1 else 0.0
         excess -= sum(log(shares[u, int(whole[u])]) for u in range(STEPS)) if shares.size else 0.0
@@ -71,24 +71,24 @@ def test_counts_are_given_up_as_if_they_were_weighed_as_a_whole(name: str) -> No
 @pytest.mark.parametrize("name", CASES)
 def test_excess_only_grows_but_for_what_waiting_copies_give_back(name: str) -> None:
     own, chain, _ = case(name)
-    arrays = chain.arrays
-    assert arrays is not None
-    rng, counts, law = np.random.default_rng(3), np.empty(STEPS), law_of(STEPS, arrays, DECAY)
-    copies, free, longest = int(arrays[7][0]), arrays[7], -own.min_sep * log(1.0 - own.prob)
-    usual = log(arrays[10].max())
+    tables = chain.tables
+    assert tables is not None
+    rng, counts, law = np.random.default_rng(3), np.empty(STEPS), law_of(STEPS, tables)
+    copies, free, longest = int(tables.waits.free[0]), tables.waits.free, -own.min_sep * log(1.0 - own.prob)
+    usual = log(tables.waits.bonus.max())
     for _ in range(200):
-        draw_counts(rng, arrays, DECAY, 0, STEPS, 0, 0, counts)
+        draw_counts(rng, tables, 0, STEPS, 0, 0, counts)
         if own.min_sep > 1 and not np.isfinite(whole_waited(counts, own, chain)):
             continue
         begin(law)
         total, low, high, able, state, given = 0.0, 0, 0, copies, 0, 0.0
         least = np.empty(STEPS)  # what the sum has to exceed from here on
         for u in range(STEPS):
-            more, low, high = log_excess(counts, own.couplings, arrays, DECAY, u, u + 1, low, high, law)
+            more, low, high = log_excess(counts, own.couplings, tables, u, u + 1, low, high, law)
             assert more >= -1e-6
             total += more
             if own.min_sep > 1:
-                less, able, state = log_waited(counts, arrays, own.min_sep, starts_of(own), u, u + 1, able, state)
+                less, able, state = log_waited(counts, tables, own.min_sep, starts_of(own), u, u + 1, able, state)
                 given -= less
                 least[u] = given - (free[state] - able) * longest - (copies - free[state]) * usual
                 assert given >= least[: u + 1].max() - 1e-9
@@ -100,6 +100,6 @@ def test_excess_only_grows_but_for_what_waiting_copies_give_back(name: str) -> N
 def test_one_cell_is_what_is_left_where_tables_are_small() -> None:
     own = columns_of(ToeplitzMatrix(0.85 ** np.arange(STEPS), STEPS), 6.0, side=Side.UPPER, prob=0.06, min_sep=17)
     chain = chain_of(own, 3, DECAY, limits(own, 1e-6), 100 * (STEPS + 1))
-    assert chain.arrays is not None
-    assert chain.arrays[10].size == 17
+    assert chain.tables is not None
+    assert chain.tables.waits.bonus.size == 17
     assert np.isfinite(chain.log_norm)

@@ -26,7 +26,7 @@ from hockeystick.monte_carlo.forests.linked_kernels import (
     draw_history,
     draw_linked_tuple,
     draw_owners,
-    scratch_of,
+    work_of,
 )
 from hockeystick.monte_carlo.histories.chances import tails
 from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
@@ -154,7 +154,7 @@ def test_tuples_are_kept_with_their_weight(pair: RenewalMixture, order: int) -> 
     free = [availability(own.steps, own.min_sep, own.prob, at) for at in (own.first, np.ones(1))]
     forest = trees(pair).levels, splits, roots, trees(pair).link
     law = own.prob, own.min_sep, own.first, *free
-    work, counts = scratch_of(own.steps, order), np.empty(own.steps)
+    work, counts = work_of(own.steps, order), np.empty(own.steps)
     found: dict[tuple[float, ...], int] = {}
     for _ in range(drawn):
         if draw_linked_tuple(rng, law, forest, order, work, counts):

@@ -10,7 +10,7 @@ from kept_whole import whole_excess
 from many_bands_cases import above_of, pair_of
 
 from hockeystick.monte_carlo.histories import limited_histories
-from hockeystick.monte_carlo.histories.chain_kernels import chain_table, draw_counts, split
+from hockeystick.monte_carlo.histories.chain_kernels import Waits, chain_table, draw_counts, split
 from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
 from hockeystick.monte_carlo.histories.limited_histories import Limits, chain_of, greatest_field
 from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE, TILTED_SHARE
@@ -36,8 +36,8 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
     own = subset_columns(pair_of(steps, 0.2, 1.2, coins=coins), Side.UPPER)
     monkeypatch.setattr(limited_histories, "LEAST_GAIN", least_gain)  # whether blocks are counted
     chain = chain_of.__wrapped__(own, order, decay, Limits(block, limit))
-    assert (chain.arrays[7].size > 1) == (least_gain < 0.0)
-    pulls, squares, (chances,), nodes, pulled, _, _, free, within, shifted, bonus, freed = chain.arrays
+    assert (chain.tables.waits.free.size > 1) == (least_gain < 0.0)
+    _, pulls, squares, (chances,), nodes, pulled, _, _, (free, within, shifted, bonus, freed) = chain.tables
     assert (free == order * coins).all()
     gram = whole_of(own).T @ whole_of(own)
     for u, v in product(range(steps), repeat=2):
@@ -79,13 +79,13 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
 def test_the_chain_draws_counts_with_its_chances() -> None:
     own = subset_columns(pair_of(2, 0.3, 1.0), Side.UPPER)
     chain = chain_of(own, 2, 0.9, Limits(16, 4))
-    pulls, squares, (chances,), nodes, pulled = chain.arrays[:5]
-    assert chain.arrays[7].size == 1  # nothing is counted, as that gains nothing here
+    _, pulls, squares, (chances,), nodes, pulled = chain.tables[:6]
+    assert chain.tables.waits.free.size == 1  # nothing is counted, as that gains nothing here
     rng, picked = np.random.default_rng(9), np.zeros((3, 3))
     counts = np.empty(2)
     drawn = 20000
     for _ in range(drawn):
-        draw_counts(rng, chain.arrays, chain.decay, 0, 2, 0, 0, counts)
+        draw_counts(rng, chain.tables, 0, 2, 0, 0, counts)
         picked[int(counts[0]), int(counts[1])] += 1.0
     for first, second in product(range(3), repeat=2):
         weight = 0.0
@@ -106,12 +106,12 @@ def test_a_chain_that_keeps_the_limit_of_blocks_has_no_more_counts_and_a_smaller
 ) -> None:
     own, limit = subset_columns(pair_of(40, 0.1, 5.0, slowness=0.2), Side.UPPER), Limits(16, 3)
     chain = chain_of(own, 3, 0.97, limit)
-    assert chain.arrays[7].size == 3 * limit.most + 1
+    assert chain.tables.waits.free.size == 3 * limit.most + 1
     monkeypatch.setattr(limited_histories, "LEAST_GAIN", inf)
     assert chain.log_norm < chain_of.__wrapped__(own, 3, 0.97, limit).log_norm - 100.0
     rng, counts, most = np.random.default_rng(2), np.empty(40), 0.0
     for _ in range(200):
-        draw_counts(rng, chain.arrays, chain.decay, 0, 40, 0, 0, counts)
+        draw_counts(rng, chain.tables, 0, 40, 0, 0, counts)
         most = max(most, *(counts[first : first + 16].sum() for first in (0, 16, 32)))
     assert most == 3 * limit.most
 
@@ -144,7 +144,7 @@ def test_a_cap_leaves_the_field_its_mean() -> None:
     limit = Limits(16, 2)
     order, decay = 2, 0.97
     chain = chain_of(own, order, decay, limit)
-    pulls, nodes, pulled = chain.arrays[0], chain.arrays[3], chain.arrays[4]
+    pulls, nodes, pulled = chain.tables.pulls, chain.tables.nodes, chain.tables.pulled
     used, worst = np.log(pulled), greatest_field(own, limit) * order
     fullest = np.zeros(60)
     fullest[14:18] = fullest[46:50] = order
@@ -169,6 +169,6 @@ def test_a_table_that_leaves_doubles_proves_nothing() -> None:
     nodes = 800.0 * np.linspace(0.0, 1.0, 8) ** 2
     chances = np.array([[1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.5, 0.25, 0.25]])
     none = np.zeros(1, dtype=np.int64)
-    waits = np.array([2]), np.zeros((1, 3), dtype=np.int64), none, np.ones(1), np.ones((1, 3))
+    waits = Waits(np.array([2]), np.zeros((1, 3), dtype=np.int64), none, np.ones(1), np.ones((1, 3)))
     table, logs = chain_table(huge, huge, chances[None], waits, 0.9, nodes, 800.0, 0.0)
     assert not (np.isfinite(table).all() and np.isfinite(logs).all())

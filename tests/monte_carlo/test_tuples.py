@@ -110,7 +110,7 @@ def test_tuples_are_drawn_with_their_chances(warm: bool) -> None:
     rng, drawn, mean, picked = np.random.default_rng(3), np.empty(5), np.empty(5), 20000
     found: dict[tuple[float, ...], int] = {}
     for _ in range(picked):
-        common = draw_tuple(rng, own.columns, own.couplings, own.prob, own.min_sep, own.first, 2, drawn, mean)
+        common = draw_tuple(rng, own.overlaps, own.wait, 2, drawn, mean)
         found[tuple(drawn)] = found.get(tuple(drawn), 0) + 1
         np.testing.assert_allclose(mean, whole_of(own) @ drawn, atol=1e-12)
         assert common == pytest.approx(float(in_common(pair, drawn[None])[0]), abs=1e-12)

@@ -53,7 +53,7 @@ LIMITED = [(3, 1), (3, 2), (16, 3), (2, 1), (4, 1)]
 @pytest.mark.parametrize(("block", "limit"), LIMITED)
 def test_the_ratio_lies_between_its_bounds(pair: RenewalMixture, block: int, limit: int) -> None:
     own, rng = columns(pair), np.random.default_rng(1)
-    few, steps, law = limited(own, block, limit), own.steps, (own.prob, own.min_sep, own.first)
+    few, steps, law = limited(own, block, limit), own.steps, own.wait
     z, left, table = np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
     kept = np.exp(-own.couplings)
     for shift in (0.0, 1.0, 2.0, -1.0):
@@ -61,9 +61,9 @@ def test_the_ratio_lies_between_its_bounds(pair: RenewalMixture, block: int, lim
         exponents(own.columns, own.couplings, y, z)
         exact = ratio(own, y, few)
         assert log_waiting_mean_field(z, own.couplings, *law) <= log(ratio(own, y)) + 1e-12
-        largest = waiting_products(z, *law, block, table)
+        largest = waiting_products(z, law.prob, law.min_sep, law.first, block, table)
         assert largest == pytest.approx(log(float(np.exp(few @ z) @ chances_of(own, few))), abs=1e-12)
-        found = np.array([log_waiting_history(rng, z, *law, kept, block, table, left) for _ in range(2000)])
+        found = np.array([log_waiting_history(rng, z, law, kept, block, table, left) for _ in range(2000)])
         assert found.max() <= 1e-12
         found = np.exp(found + largest)
         assert abs(found.mean() - exact) <= 6.2 * found.std() / sqrt(found.size) + 1e-9  # 6.2 sigma: about 1e-9

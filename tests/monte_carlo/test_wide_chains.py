@@ -66,8 +66,8 @@ def test_the_chain_dominates_the_weights_of_tuples(
     """The chain is followed through all its states and nodes; counts are those of all tuples of histories."""
     own = columns(pair)
     chain = chain_that_remembers(monkeypatch, own, order, decay, Limits(block, limit), most)
-    assert chain.arrays is not None
-    pulls, squares, (chances,), nodes, pulled, _, _, free, within, shifted, bonus, freed = chain.arrays
+    assert chain.tables is not None
+    _, pulls, squares, (chances,), nodes, pulled, _, _, (free, within, shifted, bonus, freed) = chain.tables
     gram, steps = whole_of(own).T @ whole_of(own), own.steps
     few = limited(own, block, limit)
     weights = chances_of(own, few)
@@ -76,7 +76,7 @@ def test_the_chain_dominates_the_weights_of_tuples(
     for picked in product(range(len(few)), repeat=order):
         counts = tuple(int(count) for count in few[list(picked)].sum(axis=0))
         wanted[counts] = wanted.get(counts, 0.0) + float(weights[list(picked)].prod())
-    starts = exp(chain.log_norm - float(np.log(chain.arrays[6]).sum()))
+    starts = exp(chain.log_norm - float(np.log(chain.tables.norms).sum()))
     total = 0.0
     for counts in product(range(order + 1), repeat=steps):
         state, own_weight, places, possible = 0, starts, {0: starts}, True
@@ -112,8 +112,8 @@ def test_the_chain_dominates_the_weights_of_tuples(
 def test_the_chain_draws_counts_with_its_chances(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     own = columns(pair_of(3, 2, 0.3, 1.0))
     chain = chain_that_remembers(monkeypatch, own, 2, 0.9, Limits(16, 2), most)
-    assert chain.arrays is not None
-    pulls, squares, (chances,), nodes, pulled, _, norms, free, within, shifted, bonus, freed = chain.arrays
+    assert chain.tables is not None
+    _, pulls, squares, (chances,), nodes, pulled, _, norms, (free, within, shifted, bonus, freed) = chain.tables
     wanted: dict[tuple[int, ...], float] = {}
     for counts in product(range(3), repeat=3):
         state, places = 0, {0: 1.0}
@@ -134,7 +134,7 @@ def test_the_chain_draws_counts_with_its_chances(most: int, monkeypatch: pytest.
         wanted[counts] = sum(places.values())
     rng, counts, drawn, picked = np.random.default_rng(9), np.empty(3), 20000, dict.fromkeys(wanted, 0)
     for _ in range(drawn):
-        draw_counts(rng, chain.arrays, chain.decay, 0, 3, 0, 0, counts)
+        draw_counts(rng, chain.tables, 0, 3, 0, 0, counts)
         picked[tuple(int(count) for count in counts)] += 1
     for one, weight in wanted.items():
         chance = weight / float(np.prod(norms))
@@ -149,8 +149,8 @@ def test_kept_counts_have_the_chances_of_tuples(
     """What is given up leaves exactly the sum over tuples of histories, where all of them are limited."""
     own = columns(pair)
     chain = chain_that_remembers(monkeypatch, own, 2, 0.9, Limits(16, 6), most)
-    assert chain.arrays is not None
-    _, _, (chances,), _, _, _, _, free, within, shifted, bonus, freed = chain.arrays
+    assert chain.tables is not None
+    (chances,), (free, within, shifted, bonus, freed) = chain.tables.chances, chain.tables.waits
     total = float(own.first @ (1.0 - own.prob) ** -np.arange(own.first.size)) ** 2
     chosen = histories(own)
     weights = chances_of(own, chosen)

@@ -355,8 +355,8 @@ FAULTS = [
     ),
     (
         "monte_carlo/histories/waiting_kernels.py",
-        "walk(rng, draw_wait(rng, first), prob,",
-        "walk(rng, 0, prob,",
+        "walk(rng, draw_wait(rng, wait.first), wait.prob,",
+        "walk(rng, 0, wait.prob,",
         "histories of tuples never wait at first",
         f"{TUPLES}::test_tuples_are_drawn_with_their_chances",
     ),

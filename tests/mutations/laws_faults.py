@@ -448,8 +448,8 @@ FAULTS = [
     # b-min-sep by sampling.
     (
         "src/hockeystick/monte_carlo/renewal/proposal_kernels.py",
-        "draw_chain(rng, steps, shifts, length, boosted[1], chain)",
-        "draw_chain(rng, steps, shifts, length, exact[1], chain)",
+        "draw_chain(rng, steps, shifts, length, density.boosted[1], chain)",
+        "draw_chain(rng, steps, shifts, length, density.exact[1], chain)",
         "a chain is drawn with another distance than its density has",
         "tests/monte_carlo/test_renewal_proposals.py",
     ),

@@ -129,11 +129,11 @@ def _analyse_renewal(
         prob,
         min_sep,
         steps,
-        one.first_available,
-        one.matrix.rounding,
-        used,
-        settings.deadline,
-        copies,
+        first=one.first_available,
+        rounding=one.matrix.rounding,
+        frequencies=used,
+        deadline=settings.deadline,
+        examples=copies,
     )
     if not sums.relative <= LARGEST_ERROR:
         raise UnsupportedError("The masses of the cells of a row are not known well enough.")

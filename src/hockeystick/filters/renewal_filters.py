@@ -206,6 +206,7 @@ def sum_laws(
     prob: float,
     min_sep: int,
     steps: int,
+    *,
     first: Array,
     rounding: float,
     frequencies: Frequencies,

@@ -121,7 +121,18 @@ def _shifted(weights: Array, shifts: Array, side: Side, resolution: Resolution, 
     if side is Side.LOWER:
         beyond = float(weights @ ndtr(shifts - above[0])) * (1.0 - 1e-12) if above.size else 0.0
         return lower_law(mass, ratio[:-1] * mass + np.diff(ratio) * right, mass_error, place_error, units, beyond)
-    return spread_law(y, ratio, mass, right, weights, shifts, 1e-12, mass_error, place_error, units)
+    return spread_law(
+        y,
+        ratio,
+        mass,
+        right,
+        weights,
+        shifts,
+        allowance=1e-12,
+        mass_error=mass_error,
+        place_error=place_error,
+        units=units,
+    )
 
 
 def spread_law(
@@ -131,6 +142,7 @@ def spread_law(
     right: Array,
     weights: Array,
     shifts: Array,
+    *,
     allowance: float,
     mass_error: float,
     place_error: float,

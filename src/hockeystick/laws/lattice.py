@@ -139,7 +139,10 @@ def _moved(weights: Array, step: float, side: Side, resolution: Resolution, weig
         return lower_law(mass, mean * mass, mass_error, place_error)
     rise = np.diff(ratio)
     right: Array = mass * np.divide(mean - ratio[:-1], rise, out=np.zeros(rise.size), where=rise > 0.0)
-    return spread_law(y, ratio, mass, np.minimum(right, mass), weights, shifts, 1e-9, mass_error, place_error)
+    right = np.minimum(right, mass)
+    return spread_law(
+        y, ratio, mass, right, weights, shifts, allowance=1e-9, mass_error=mass_error, place_error=place_error
+    )
 
 
 def _nothing_known(side: Side) -> Law:

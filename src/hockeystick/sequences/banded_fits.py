@@ -8,6 +8,7 @@ Proof: docs/theory/moving-averages.md.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +75,7 @@ def fits(
             if found is None:
                 continue
             for ends in (False,) if ring else (True, False):
-                chain = _adjusted(*found, ends, ring, covariance, error, side, deadline)
+                chain = _adjusted(found, ends, ring, covariance, error, side, deadline)
                 if chain is not None:
                     yield chain
 
@@ -94,8 +95,16 @@ def _symbol(entries: Array, places: int = PLACES) -> Array:
     return found
 
 
-def fitted(typical: Array, white: float, weights: Array, side: Side) -> tuple[float, Array, Array] | None:
-    """White noise, what is left of the entries at each lag, and a semidefinite part of the difference.
+class Fit(NamedTuple):
+    """White noise, what is left of the entries at each lag, and a semidefinite part of the difference."""
+
+    white: float
+    left: Array
+    shared: Array
+
+
+def fitted(typical: Array, white: float, weights: Array, side: Side) -> Fit | None:
+    """What these entries are compared with.
 
     With at least this much white noise, and as little loss as a linear programme can reach.
     """
@@ -105,13 +114,13 @@ def fitted(typical: Array, white: float, weights: Array, side: Side) -> tuple[fl
     if white > 0.0 and float(_symbol(typical).min()) > white:
         left = typical.copy()
         left[0] -= white
-        return white, left, np.zeros(1)
+        return Fit(white, left, np.zeros(1))
     if not white > 0.0:
         return None
     eye, nothing = np.eye(bands), np.zeros((PLACES, bands))
     symbol = np.column_stack([_symbol(one) for one in eye])
     growth = np.ones(bands)
-    found: tuple[float, Array, Array] | None = None
+    found: Fit | None = None
     for _ in range(ROUNDS):
         result = linprog(
             np.concatenate([sign * weights * growth, np.zeros(bands)]),
@@ -129,7 +138,7 @@ def fitted(typical: Array, white: float, weights: Array, side: Side) -> tuple[fl
         growth = np.expm1(np.minimum(change, 50.0)) / change
         left = entries[:bands].copy()
         left[0] -= white
-        found = white, left, semidefinite(entries[bands:])
+        found = Fit(white, left, semidefinite(entries[bands:]))
     return found
 
 
@@ -174,9 +183,7 @@ def _first_rows(covariance: Array, white: float, bands: int) -> Array | None:
 
 
 def _adjusted(
-    white: float,
-    left: Array,
-    shared: Array,
+    fit: Fit,
     ends: bool,
     ring: bool,
     covariance: Array,
@@ -188,6 +195,7 @@ def _adjusted(
 
     The first bins have weights of their own where ``ends`` says so.
     """
+    white, left, shared = fit
     factor = _factor(left)
     if factor is None:
         return None

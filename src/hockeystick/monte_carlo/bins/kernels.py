@@ -75,13 +75,25 @@ def draw_against_mean(
             log_weights[start + s] = weights[s]
 
 
+class BallLaws(NamedTuple):
+    """The laws of the balls of a tuple.
+
+    Attributes:
+        growth: ``exp(K)``, shape (bins, bins).
+        focused: ``exp(f K - max)``, shape (bins, bins); row c is the law of the balls around c but for its sum.
+        spread: bins over the sums of these rows, shape (bins,).
+    """
+
+    growth: Array
+    focused: Array
+    spread: Array
+
+
 @njit(cache=True, nogil=True)
 def draw_balls(
     rng: np.random.Generator,
     means: Means,
-    growth: Array,
-    focused: Array,
-    spread: Array,
+    balls: BallLaws,
     order: int,
     share: float,
     log_weights: Array,
@@ -90,14 +102,11 @@ def draw_balls(
     """Losses ``log X`` with the noise moved by the rows of a random tuple of bins, and the log-weights.
 
     Args:
-        growth: ``exp(K)``, shape (bins, bins).
-        focused: ``exp(f K - max)``, shape (bins, bins); row c is the law of the balls around c but for its sum.
-        spread: bins over the sums of these rows, shape (bins,).
         order: balls in a tuple.
         share: of the tuples that are concentrated around a bin.
         log_weights, losses: filled, shape (samples,).
     """
-    factor, spans, half = means
+    (factor, spans, half), (growth, focused, spread) = means, balls
     bins, dimensions = factor.shape
     z, u, block = np.empty((dimensions, LANES)), np.empty((bins, LANES)), np.empty(LANES)
     tuples, weights, shift = np.empty(order, np.int64), np.empty(LANES), np.empty(dimensions)

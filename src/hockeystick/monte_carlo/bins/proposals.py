@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 
 from hockeystick.laws.law import UNIT_ROUNDOFF
-from hockeystick.monte_carlo.bins.kernels import Means, draw_against_mean, draw_balls, draw_bins
+from hockeystick.monte_carlo.bins.kernels import BallLaws, Means, draw_against_mean, draw_balls, draw_bins
 from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
 from hockeystick.monte_carlo.weight_bounds import exp_or_inf
 from hockeystick.types import Direction
@@ -235,8 +235,8 @@ class Balls(BinProposal):
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         space = self.space
-        tables = space.growth, self.focused, self.spread
-        draw_balls(rng, space.means, *tables, self.order, self.share, log_weights, losses)
+        balls = BallLaws(space.growth, self.focused, self.spread)
+        draw_balls(rng, space.means, balls, self.order, self.share, log_weights, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from hockeystick.monte_carlo.forests.forest import Counts, Forest, counts_of, levels_of
 from hockeystick.monte_carlo.forests.linked_kernels import draw_linked
-from hockeystick.monte_carlo.histories.chances import binomial, tails
+from hockeystick.monte_carlo.histories.chances import tails
 from hockeystick.monte_carlo.histories.columns import Columns
 from hockeystick.monte_carlo.histories.limited_histories import TAILS, WORTH, Limits, limits
-from hockeystick.monte_carlo.histories.one_sided import HISTORIES, TILTED_SHARE, Tilted, log_largest
+from hockeystick.monte_carlo.histories.one_sided import TILTED_SHARE, Tilted, log_largest
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.weight_bounds import bounded_exp
@@ -108,9 +108,8 @@ class Linked(Tilted):
         *_, splits, roots = self._law.arrays
         available, again = (availability(own.steps, own.min_sep, own.prob, at) for at in (own.first, np.ones(1)))
         law = own.prob, own.min_sep, own.first, available, again
-        chosen = self.order, self.block, self.limit, binomial(1, self.rate), TILTED_SHARE, HISTORIES
         drawn_from = trees.levels, splits, roots, trees.link
-        draw_linked(rng, own.columns, own.couplings, own.kept, law, drawn_from, chosen, drawn)
+        draw_linked(rng, own.overlaps, law, drawn_from, self.order, self.draws, drawn)
 
 
 def served(own: Columns, trees: Trees) -> bool:

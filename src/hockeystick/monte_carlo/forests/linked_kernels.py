@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from hockeystick.monte_carlo.forests.tree_kernels import draw_tree
 from hockeystick.monte_carlo.histories.chain_kernels import add_column
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
-from hockeystick.monte_carlo.histories.waiting_kernels import draw_wait, estimate, walk
+from hockeystick.monte_carlo.histories.history_kernels import ENDLESS, Draws, Overlaps
+from hockeystick.monte_carlo.histories.waiting_kernels import Wait, draw_wait, estimate, scratch_of, walk
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -27,28 +27,25 @@ Law = tuple[float, int, Array, Array, Array]
 @njit(cache=True, nogil=True)
 def draw_linked(
     rng: np.random.Generator,
-    columns: Array,
-    couplings: Array,
-    kept: Array,
+    overlaps: Overlaps,
     law: Law,
     trees: tuple[Integers, Array, Array, float],
-    chosen: tuple[int, int, int, Array, float, int],
+    order: int,
+    draws: Draws,
     out: Array,
 ) -> None:
     """As :func:`.waiting_kernels.draw_waiting_above` with tuples of histories in place of a chain.
 
     Args:
         trees: levels, splits, roots and link, as :func:`draw_linked_tuple` takes them.
-        chosen: order, block, limit, rates, share and histories.
+        order: how many histories a tuple has.
     """
     prob, min_sep, first, _, _ = law
-    order, block, limit, rates, share, histories = chosen
-    steps = couplings.shape[0]
+    columns, steps, wait = overlaps.columns, overlaps.couplings.shape[0], Wait(prob, min_sep, first)
     y, counts = np.empty(steps), np.empty(steps)
-    scratch = np.empty(steps), np.empty(steps), np.empty((steps, limit + 1)), np.empty(histories)
-    work = scratch_of(steps, order)
+    scratch, work = scratch_of(steps, draws), work_of(steps, order)
     for sample in range(out.shape[0]):
-        given = rng.random() < share
+        given = rng.random() < draws.share
         if given:
             if not draw_linked_tuple(rng, law, trees, order, work, counts):
                 out[sample] = -ENDLESS, 0.0, 0.0
@@ -58,11 +55,11 @@ def draw_linked(
             for u in range(steps):
                 if counts[u] > 0.0:
                     add_column(columns, u, counts[u], y)
-        estimate(rng, columns, couplings, kept, prob, min_sep, first, block, rates, given, y, scratch, out[sample])
+        estimate(rng, overlaps, wait, draws, given, y, scratch, out[sample])
 
 
 @njit(cache=True, nogil=True)
-def scratch_of(steps: int, order: int) -> tuple[Integers, Integers, Flags, Integers]:
+def work_of(steps: int, order: int) -> tuple[Integers, Integers, Flags, Integers]:
     """For :func:`draw_linked_tuple`: numbers below nodes; of participations opportunity, whether linked, and whose."""
     most = steps * order
     return np.zeros(4 * steps, np.int64), np.empty(most, np.int64), np.empty(most, np.bool_), np.empty(most, np.int64)
@@ -87,7 +84,7 @@ def draw_linked_tuple(
     Args:
         trees: levels of the roots; splits and roots of :func:`.tree_kernels.add_counts`, for coins that do not wait
             with the weight ``e^S``, the sum of which is Z; link, the square of what a participation adds to a node.
-        work: of :func:`scratch_of`; overwritten.
+        work: of :func:`work_of`; overwritten.
     """
     times, owners = work[1], work[3]
     found = draw_links(rng, trees, work[:3])

@@ -8,6 +8,8 @@ of ``prod_leaves leaf[s] prod_nodes e^(scale s y - costs[s])``: with the costs `
 Proof: docs/theory/monte-carlo/trees.md.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -208,15 +210,21 @@ def _drawn(rng: np.random.Generator, chances: Array) -> int:
     return number
 
 
+class Ratio(NamedTuple):
+    """What X_A is summed from: chances of a leaf's participations, costs, and the most of them at each level."""
+
+    chances: Array
+    costs: Array
+    caps: Integers
+
+
 @njit(cache=True, nogil=True)
 def draw_from_counts(
     rng: np.random.Generator,
     levels: Integers,
     scale: float,
     shares: tuple[float, float],
-    chances: Array,
-    costs: Array,
-    caps: Integers,
+    ratio: Ratio,
     near: tuple[Array, Array, Integers, Array, Array],
     far: tuple[Array, Array, Integers, Array, Array],
     out: Array,
@@ -227,9 +235,10 @@ def draw_from_counts(
     sum is left out where its share is 0.
 
     Args:
-        chances, costs, caps: of X_A.
+        ratio: of X_A.
         near, far: leaf, costs, caps, splits and roots of two laws of counts.
     """
+    chances, costs, caps = ratio
     nodes, most = 0, 1
     for level in levels:
         nodes += (2 << level) - 1
@@ -258,14 +267,13 @@ def draw_moved_trees(
     rng: np.random.Generator,
     levels: Integers,
     scale: float,
-    chances: Array,
-    costs: Array,
-    caps: Integers,
+    ratio: Ratio,
     beta: float,
     mean: Array,
     out: Array,
 ) -> None:
     """Fill ``out``, shape (samples, 2), with ``log X_A`` and ``<mean, y>`` of outputs ``y = z - beta mean``."""
+    chances, costs, caps = ratio
     most = 1
     for level in levels:
         most = max(most, 1 << level)

@@ -39,7 +39,7 @@ def visits_of(bins: int, copies: int) -> Waits:
     numbers = np.arange(copies + 1)
     after = np.minimum(np.add.outer(numbers, numbers), copies)
     start = np.zeros(copies + 1, dtype=np.int64)
-    return copies - numbers, after, start, np.ones(bins), np.ones((copies + 1, copies + 1))
+    return Waits(copies - numbers, after, start, np.ones(bins), np.ones((copies + 1, copies + 1)))
 
 
 @remembered

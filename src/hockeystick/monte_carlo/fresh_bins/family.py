@@ -26,7 +26,13 @@ from hockeystick.monte_carlo.forests.linked import (
 )
 from hockeystick.monte_carlo.forests.linked import log_norm as log_norm_of_coins
 from hockeystick.monte_carlo.fresh_bins.epochs import chain_of, log_norm, most_below
-from hockeystick.monte_carlo.fresh_bins.kernels import draw_above, draw_add, draw_below, draw_linked_above
+from hockeystick.monte_carlo.fresh_bins.kernels import (
+    VisitDraws,
+    draw_above,
+    draw_add,
+    draw_below,
+    draw_linked_above,
+)
 from hockeystick.monte_carlo.histories.chances import binomial
 from hockeystick.monte_carlo.histories.columns import Columns, columns_of, why_no_columns
 from hockeystick.monte_carlo.histories.limited_histories import DECAYS, MAX_ORDER, best_decay
@@ -101,6 +107,11 @@ class _FreshAbove(_Fresh):
         """Draw estimates of log X, ``log X'`` and ``log F``, shape (samples, 3)."""
 
     @property
+    def draws(self) -> VisitDraws:
+        """How outputs are drawn."""
+        return VisitDraws(binomial(1, self.rate), TILTED_SHARE, HISTORIES)
+
+    @property
     def sides(self) -> tuple[Side, ...]:
         """The ratio is estimated without bias, and the profile is convex in it."""
         return (Side.UPPER,)
@@ -158,9 +169,8 @@ class FreshCounted(_FreshAbove):
 
     def fill(self, rng: np.random.Generator, drawn: Array) -> None:
         own, chain = self.own, chain_of(self.own, self.pair.bins, self.order, self.decay)
-        assert chain.arrays is not None  # M is infinite where there is none
-        chosen = chain.arrays, chain.decay, binomial(1, self.rate), TILTED_SHARE, HISTORIES
-        draw_above(rng, own.columns, own.couplings, own.kept, self.pair.bins, *chosen, drawn)
+        assert chain.tables is not None  # M is infinite where there is none
+        draw_above(rng, own.overlaps, self.pair.bins, chain.tables, self.draws, drawn)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -211,8 +221,7 @@ class FreshLinked(_FreshAbove):
         own, trees = self.own, self.trees
         *_, splits, roots = law_of_coins(own, trees, self.order, self._each).arrays
         drawn_from = trees.levels, splits, roots, trees.link
-        chosen = self.order, binomial(1, self.rate), TILTED_SHARE, HISTORIES
-        draw_linked_above(rng, own.columns, own.couplings, own.kept, self.pair.bins, drawn_from, *chosen, drawn)
+        draw_linked_above(rng, own.overlaps, self.pair.bins, drawn_from, self.order, self.draws, drawn)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,18 +5,34 @@ Opportunities are steps, in epochs of ``bins``. Columns and couplings are those 
 Proof: docs/theory/monte-carlo/fresh-bins.md.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from hockeystick.monte_carlo.forests.linked_kernels import draw_links
-from hockeystick.monte_carlo.histories.chain_kernels import Arrays, add_column, draw_counts
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS, exponents, filtered
+from hockeystick.monte_carlo.histories.chain_kernels import ChainTables, add_column, draw_counts
+from hockeystick.monte_carlo.histories.history_kernels import ENDLESS, Overlaps, exponents, filtered
 from hockeystick.monte_carlo.histories.kept_counts import PART, Law, begin, law_of, log_excess
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+
+
+class VisitDraws(NamedTuple):
+    """How outputs of upper bounds are drawn, and what is estimated from each.
+
+    Attributes:
+        rates: of the filtered outputs, the chances of numbers of visits.
+        share: of outputs that are drawn from counts.
+        histories: independent estimates for each output.
+    """
+
+    rates: Array
+    share: float
+    histories: int
 
 
 @njit(cache=True, nogil=True)
@@ -80,7 +96,7 @@ def log_mean_field(z: Array, couplings: Array, bins: int) -> float:
 
 
 @njit(cache=True, nogil=True)
-def draw_kept(rng: np.random.Generator, chain: Arrays, decay: float, couplings: Array, law: Law, counts: Array) -> bool:
+def draw_kept(rng: np.random.Generator, chain: ChainTables, couplings: Array, law: Law, counts: Array) -> bool:
     """Draw counts, and say whether they are kept: with the chance that leaves them their own weight.
 
     As :func:`.kept_counts.draw_kept_counts`; the chain knows exactly who may visit, so fields alone are too large.
@@ -90,8 +106,8 @@ def draw_kept(rng: np.random.Generator, chain: Arrays, decay: float, couplings: 
     begin(law)
     for first in range(0, counts.size, PART):
         last = min(first + PART, counts.size)
-        place, state = draw_counts(rng, chain, decay, first, last, place, state, counts)
-        heavier, low, high = log_excess(counts, couplings, chain, decay, first, last, low, high, law)
+        place, state = draw_counts(rng, chain, first, last, place, state, counts)
+        heavier, low, high = log_excess(counts, couplings, chain, first, last, low, high, law)
         excess += heavier
         if excess > allowed:
             return False
@@ -101,15 +117,10 @@ def draw_kept(rng: np.random.Generator, chain: Arrays, decay: float, couplings: 
 @njit(cache=True, nogil=True)
 def draw_above(
     rng: np.random.Generator,
-    columns: Array,
-    couplings: Array,
-    kept: Array,
+    overlaps: Overlaps,
     bins: int,
-    chain: Arrays,
-    decay: float,
-    rates: Array,
-    share: float,
-    histories: int,
+    chain: ChainTables,
+    draws: VisitDraws,
     out: Array,
 ) -> None:
     """Fill ``out``, shape (samples, 3), with the logs of an estimate of X, of ``X'`` and of F.
@@ -118,29 +129,25 @@ def draw_above(
     the loss ``-ENDLESS`` and no value. The estimate is the mean of ``histories`` independent ones, each with mean X
     given the output.
     """
-    steps = couplings.shape[0]
-    counts, scratch = np.empty(steps), scratch_of(steps, histories)
-    law = law_of(steps, chain, decay)
+    couplings, steps = overlaps.couplings, overlaps.couplings.shape[0]
+    counts, scratch = np.empty(steps), scratch_of(steps, draws.histories)
+    law = law_of(steps, chain)
     for sample in range(out.shape[0]):
-        given = rng.random() < share
-        if given and not draw_kept(rng, chain, decay, couplings, law, counts):
+        given = rng.random() < draws.share
+        if given and not draw_kept(rng, chain, couplings, law, counts):
             out[sample] = -ENDLESS, 0.0, 0.0
             continue
-        estimate(rng, columns, couplings, kept, bins, rates, given, counts, scratch, out[sample])
+        estimate(rng, overlaps, bins, draws.rates, given, counts, scratch, out[sample])
 
 
 @njit(cache=True, nogil=True)
 def draw_linked_above(
     rng: np.random.Generator,
-    columns: Array,
-    couplings: Array,
-    kept: Array,
+    overlaps: Overlaps,
     bins: int,
     trees: tuple[Integers, Array, Array, float],
     order: int,
-    rates: Array,
-    share: float,
-    histories: int,
+    draws: VisitDraws,
     out: Array,
 ) -> None:
     """As :func:`draw_above` with tuples that are drawn by links in place of a chain.
@@ -148,17 +155,17 @@ def draw_linked_above(
     Args:
         trees: levels, splits, roots and link, as :func:`.linked_kernels.draw_links` takes them.
     """
-    steps = couplings.shape[0]
-    counts, scratch = np.empty(steps), scratch_of(steps, histories)
+    steps = overlaps.couplings.shape[0]
+    counts, scratch = np.empty(steps), scratch_of(steps, draws.histories)
     most = steps * order
     work = np.zeros(4 * steps, np.int64), np.empty(most, np.int64), np.empty(most, np.bool_)
     visits = np.empty((order, steps // bins), np.int64)
     for sample in range(out.shape[0]):
-        given = rng.random() < share
+        given = rng.random() < draws.share
         if given and not draw_linked_visits(rng, bins, trees, work, visits, counts):
             out[sample] = -ENDLESS, 0.0, 0.0
             continue
-        estimate(rng, columns, couplings, kept, bins, rates, given, counts, scratch, out[sample])
+        estimate(rng, overlaps, bins, draws.rates, given, counts, scratch, out[sample])
 
 
 @njit(cache=True, nogil=True)
@@ -207,9 +214,7 @@ def scratch_of(steps: int, histories: int) -> tuple[Array, Array, Array, Array]:
 @njit(cache=True, nogil=True)
 def estimate(
     rng: np.random.Generator,
-    columns: Array,
-    couplings: Array,
-    kept: Array,
+    overlaps: Overlaps,
     bins: int,
     rates: Array,
     given: bool,
@@ -218,7 +223,7 @@ def estimate(
     out: Array,
 ) -> None:
     """Logs of an estimate of X, of ``X'`` and of F, in ``out``; outputs are of these counts if ``given``, else F's."""
-    y, z, left, found = scratch
+    (columns, couplings, kept), (y, z, left, found) = overlaps, scratch
     if given:
         add_visits(rng, columns, counts, y)
     out[2] = filtered(rng, columns, rates, not given, y)

@@ -13,17 +13,55 @@ waits there is one state.
 Proof: docs/theory/monte-carlo/many-bands.md.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Waits = tuple[Integers, Integers, Integers, Array, Array]
-"""Copies that are free, shape (states,), the state after j participations, (states, copies + 1), the state at the end
-of a cell, (states,), the factors of a participation, (cell,), and of j participations, (states, copies + 1)."""
-Arrays = tuple[Array, Array, Array, Array, Array, Array, Array, Integers, Integers, Integers, Array, Array]
-"""Pulls, squares, chances, nodes, ``exp(f)`` at the nodes, the table, the exponentials of its logs, and who waits."""
+
+
+class Waits(NamedTuple):
+    """Who waits, as one of some states.
+
+    Attributes:
+        free: copies that are free, shape (states,).
+        within: the state after j participations, shape (states, copies + 1).
+        shifted: the state at the end of a cell, shape (states,).
+        bonus: the factor of a participation at each place of a cell, shape (cell,).
+        freed: the factor of j participations, shape (states, copies + 1).
+    """
+
+    free: Integers
+    within: Integers
+    shifted: Integers
+    bonus: Array
+    freed: Array
+
+
+class ChainTables(NamedTuple):
+    """What counts are drawn from.
+
+    Attributes:
+        decay: of the field.
+        pulls, squares: shape (opportunities,).
+        chances: of counts, by the place in a cell and by the copies that are free.
+        nodes, pulled: of the field, and ``exp(f)`` there, shape (nodes,).
+        table, norms: of :func:`chain_table`, and the exponentials of its logs.
+        waits: who waits.
+    """
+
+    decay: float
+    pulls: Array
+    squares: Array
+    chances: Array
+    nodes: Array
+    pulled: Array
+    table: Array
+    norms: Array
+    waits: Waits
 
 
 @njit(cache=True, nogil=True)
@@ -122,8 +160,7 @@ def split(field: float, nodes: Array) -> tuple[int, float]:
 @njit(cache=True, nogil=True)
 def draw_counts(
     rng: np.random.Generator,
-    chain: Arrays,
-    decay: float,
+    chain: ChainTables,
     first: int,
     last: int,
     place: int,
@@ -134,7 +171,8 @@ def draw_counts(
 
     Returns: the node and the state at ``last``. All of them begin at 0 and 0.
     """
-    pulls, squares, chances, nodes, pulled, table, norms, free, within, shifted, bonus, freed = chain
+    decay, pulls, squares, chances, nodes, pulled, table, norms, waits = chain
+    free, within, shifted, bonus, freed = waits
     for u in range(first, last):
         here, able = u % bonus.size, free[state]
         at_place = chances[here % chances.shape[0]]

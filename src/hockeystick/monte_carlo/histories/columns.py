@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from hockeystick.monte_carlo.histories.chances import binomial
+from hockeystick.monte_carlo.histories.history_kernels import Overlaps
+from hockeystick.monte_carlo.histories.waiting_kernels import Wait
 from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.renewal_kernels import availability
@@ -60,6 +62,16 @@ class Columns:
     def first(self) -> Array:
         """Chances that the example waits for 0, 1, ... opportunities at first."""
         return first_available(self.min_sep, self.prob, self.warm_start)
+
+    @cached_property
+    def overlaps(self) -> Overlaps:
+        """The columns and what follows from their inner products, for kernels."""
+        return Overlaps(self.columns, self.couplings, self.kept)
+
+    @property
+    def wait(self) -> Wait:
+        """How an example waits, for kernels."""
+        return Wait(self.prob, self.min_sep, self.first)
 
     @cached_property
     def mean(self) -> Array:

@@ -8,11 +8,13 @@ at an opportunity: 0 or 1 for an example, up to k for a user with k examples.
 Proof: docs/theory/monte-carlo/many-bands.md.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.histories.chain_kernels import Arrays, add_column
+from hockeystick.monte_carlo.histories.chain_kernels import ChainTables, add_column
 from hockeystick.monte_carlo.histories.kept_counts import draw_kept_counts, law_of
 
 Array = NDArray[np.float64]
@@ -20,6 +22,31 @@ Array = NDArray[np.float64]
 LARGEST_PRODUCT = 1e200
 ENDLESS = 1e4
 """A loss above, or minus it below, every epsilon that is asked for."""
+
+
+class Overlaps(NamedTuple):
+    """The columns, their inner products, and ``exp(-couplings)``, what a participation leaves of later weights."""
+
+    columns: Array
+    couplings: Array
+    kept: Array
+
+
+class Draws(NamedTuple):
+    """How upper bounds draw their outputs, and what they estimate from each.
+
+    Attributes:
+        block, limit: at most so many participations in each block of opportunities.
+        rates: of the filtered outputs, the chances of numbers of participations.
+        share: of outputs that are drawn from counts.
+        histories: independent estimates for each output.
+    """
+
+    block: int
+    limit: int
+    rates: Array
+    share: float
+    histories: int
 
 
 @njit(cache=True, nogil=True)
@@ -179,18 +206,11 @@ def log_history(
 @njit(cache=True, nogil=True)
 def draw_above(
     rng: np.random.Generator,
-    columns: Array,
-    couplings: Array,
-    kept: Array,
+    overlaps: Overlaps,
     chances: Array,
     shares: Array,
-    chain: Arrays,
-    decay: float,
-    block: int,
-    limit: int,
-    rates: Array,
-    share: float,
-    histories: int,
+    chain: ChainTables,
+    draws: Draws,
     out: Array,
 ) -> None:
     """Fill ``out``, shape (samples, 3), with the logs of an estimate of X_A, of ``X'_A`` and of F.
@@ -200,14 +220,15 @@ def draw_above(
     loss ``-ENDLESS`` and no value. The estimate is the mean of ``histories`` independent ones, each with mean X_A given
     the output.
     """
+    (columns, couplings, kept), (block, limit, rates, share, histories) = overlaps, draws
     steps = couplings.shape[0]
     y, z, left, table = np.empty(steps), np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
     found, counts = np.empty(histories), np.empty(steps)
     squares = couplings[:, 0].copy()
-    law, nobody = law_of(steps, chain, decay), np.empty(0)
+    law, nobody = law_of(steps, chain), np.empty(0)
     for sample in range(out.shape[0]):
         if rng.random() < share:
-            if not draw_kept_counts(rng, chain, decay, couplings, 1, nobody, shares, law, counts):
+            if not draw_kept_counts(rng, chain, couplings, 1, nobody, shares, law, counts):
                 out[sample] = -ENDLESS, 0.0, 0.0
                 continue
             for t in range(steps):

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.histories.chain_kernels import Arrays, draw_counts, split
+from hockeystick.monte_carlo.histories.chain_kernels import ChainTables, draw_counts, split
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -27,8 +27,7 @@ PART = 32
 @njit(cache=True, nogil=True)
 def draw_kept_counts(
     rng: np.random.Generator,
-    chain: Arrays,
-    decay: float,
+    chain: ChainTables,
     couplings: Array,
     min_sep: int,
     starts: Array,
@@ -48,14 +47,15 @@ def draw_kept_counts(
         law: of :func:`law_of`; overwritten.
         counts: overwritten; complete if they are kept.
     """
-    free, longest, usual = chain[7], -min_sep * np.log(chain[2][0, 1, 0]), np.log(chain[10].max())
+    free, usual = chain.waits.free, np.log(chain.waits.bonus.max())
+    longest = -min_sep * np.log(chain.chances[0, 1, 0])
     allowed = -np.log(1.0 - rng.random())
     excess, place, state, low, high, able, waiting = 0.0, 0, 0, 0, 0, free[0], 0
     begin(law)
     for first in range(0, counts.size, PART):
         last = min(first + PART, counts.size)
-        place, state = draw_counts(rng, chain, decay, first, last, place, state, counts)
-        heavier, low, high = log_excess(counts, couplings, chain, decay, first, last, low, high, law)
+        place, state = draw_counts(rng, chain, first, last, place, state, counts)
+        heavier, low, high = log_excess(counts, couplings, chain, first, last, low, high, law)
         lighter, able, waiting = log_waited(counts, chain, min_sep, starts, first, last, able, waiting)
         excess += heavier - lighter
         if shares.size > 0:
@@ -69,12 +69,12 @@ def draw_kept_counts(
 
 
 @njit(cache=True, nogil=True)
-def law_of(opportunities: int, chain: Arrays, decay: float) -> Law:
+def law_of(opportunities: int, chain: ChainTables) -> Law:
     """Room for :func:`log_excess`."""
-    nodes = chain[3]
+    nodes = chain.nodes
     below, share = np.zeros(nodes.size, dtype=np.int64), np.zeros(nodes.size)
     for place in range(nodes.size):  # where nobody takes part, as at most opportunities, all moves are these
-        below[place], share[place] = split(decay * nodes[place], nodes)
+        below[place], share[place] = split(chain.decay * nodes[place], nodes)
     return np.zeros(opportunities), np.zeros(nodes.size), np.zeros(nodes.size), below, share
 
 
@@ -90,8 +90,7 @@ def begin(law: Law) -> None:
 def log_excess(
     counts: Array,
     couplings: Array,
-    chain: Arrays,
-    decay: float,
+    chain: ChainTables,
     first: int,
     last: int,
     low: int,
@@ -105,7 +104,7 @@ def log_excess(
 
     Returns: it, and the lowest and the highest node that the law has at ``last``.
     """
-    pulls, nodes, pulled = chain[0], chain[3], chain[4]
+    decay, pulls, nodes, pulled = chain.decay, chain.pulls, chain.nodes, chain.pulled
     fields, chances, moved, idle_below, idle_share = law
     total = 0.0
     for u in range(first, last):
@@ -140,7 +139,7 @@ def log_excess(
 
 @njit(cache=True, nogil=True)
 def log_waited(
-    counts: Array, chain: Arrays, min_sep: int, starts: Array, first: int, last: int, able: int, state: int
+    counts: Array, chain: ChainTables, min_sep: int, starts: Array, first: int, last: int, able: int, state: int
 ) -> tuple[float, int, int]:
     """The logarithm of the chance of these counts if copies wait as long as they have to, over the chain's.
 
@@ -155,7 +154,7 @@ def log_waited(
 
     Returns: it, and the two at ``last``.
     """
-    chances, free, within, shifted, bonus, freed = chain[2][0], chain[7], chain[8], chain[9], chain[10], chain[11]
+    chances, (free, within, shifted, bonus, freed) = chain.chances[0], chain.waits
     total = 0.0
     for u in range(first, last):
         if u >= min_sep:

@@ -13,7 +13,7 @@ import numpy as np
 
 from hockeystick.monte_carlo import weight_bounds
 from hockeystick.monte_carlo.histories.chain_kernels import (
-    Arrays,
+    ChainTables,
     Waits,
     chain_table,
     largest_field,
@@ -105,13 +105,13 @@ class Chain:
 
     Attributes:
         decay: of the field.
-        arrays: what :func:`.chain_kernels.draw_counts` takes.
+        tables: what :func:`.chain_kernels.draw_counts` takes.
         log_norm: log Z; infinite where doubles end.
         largest_log: of the terms that the table sums.
     """
 
     decay: float
-    arrays: Arrays | None
+    tables: ChainTables | None
     log_norm: float
     largest_log: float
 
@@ -135,7 +135,7 @@ def chain_of(own: Columns, order: int, decay: float, limit: Limits, entries: int
 
 
 def _chain(own: Columns, order: int, decay: float, limit: Limits, lattice: tuple[Waits, int, float]) -> Chain:
-    copies = int(lattice[0][0][0])
+    copies = int(lattice[0].free[0])
     starts = order * log(float(own.first @ (1.0 - own.prob) ** -np.arange(own.first.size)))
     fields = order * greatest_field(own, limit), order * _longest(decay, limit, own)
     return chain_from(own, decay, fields, coin_chances(copies, own.prob)[None], lattice, starts)
@@ -162,7 +162,7 @@ def chain_from(
         needed = np.where(own.couplings[:, 1:] > 0.0, own.couplings[:, 1:] / decay**lags, 0.0)
     pulls = needed.max(axis=1, initial=0.0) * (1.0 + 1e-9)
     waits, places, room = lattice
-    copies = int(waits[0][0])
+    copies = int(waits.free[0])
     strongest = fields[1] * float(pulls.max())
     if room > MOST_ROOM:
         return Chain(decay, None, inf, inf)
@@ -177,8 +177,8 @@ def chain_from(
         pulled, norms = np.exp(np.minimum(nodes, cap) + spare), np.exp(logs)
     finite = bool(np.isfinite(table).all() and np.isfinite(norms).all())
     largest = copies * (cap + spare + copies * float(squares.max()) - log(own.prob)) + float(np.log(table.max()))
-    arrays = (pulls, squares, chances, nodes, pulled, table, norms, *waits)
-    return Chain(decay, arrays, float(logs.sum()) + starts if finite else inf, largest if finite else inf)
+    tables = ChainTables(decay, pulls, squares, chances, nodes, pulled, table, norms, waits)
+    return Chain(decay, tables, float(logs.sum()) + starts if finite else inf, largest if finite else inf)
 
 
 def coin_chances(copies: int, prob: float) -> Array:
@@ -202,7 +202,7 @@ def _lattice(own: Columns, copies: int, decay: float, entries: int) -> tuple[Wai
 
 def nodes_for(own: Columns, decay: float, waits: Waits, entries: int) -> tuple[Waits, int, float]:
     """How many nodes a table has room for, and the room that fields need, as a part of the last node."""
-    places = max(min(NODES, entries // ((own.steps + 1) * waits[0].size)), 2)
+    places = max(min(NODES, entries // ((own.steps + 1) * waits.free.size)), 2)
     return waits, places, DEVIATIONS / ((places - 1) * sqrt(1.0 - decay * decay))  # gaps are at most 2 / (places - 1)
 
 
@@ -226,7 +226,8 @@ def _shapes(min_sep: int) -> list[int]:
 def unlimited(copies: int) -> Waits:
     """Nobody waits, and nothing is counted."""
     none = np.zeros(1, dtype=np.int64)
-    return np.full(1, copies), np.zeros((1, copies + 1), dtype=np.int64), none, np.ones(1), np.ones((1, copies + 1))
+    after = np.zeros((1, copies + 1), dtype=np.int64)
+    return Waits(np.full(1, copies), after, none, np.ones(1), np.ones((1, copies + 1)))
 
 
 @lru_cache(maxsize=64)
@@ -235,7 +236,8 @@ def within_limit(copies: int, block: int, most: int) -> Waits:
     numbers = np.arange(most + 1)
     after = np.add.outer(numbers, np.arange(copies + 1))
     none = np.zeros(numbers.size, dtype=np.int64)
-    return np.full(numbers.size, copies), np.minimum(after, most), none, np.ones(block), (after <= most).astype(float)
+    allowed = (after <= most).astype(float)
+    return Waits(np.full(numbers.size, copies), np.minimum(after, most), none, np.ones(block), allowed)
 
 
 @lru_cache(maxsize=64)
@@ -257,7 +259,7 @@ def waits_of(min_sep: int, prob: float, copies: int, cells: int, most: int) -> W
     free = np.array([copies - sum(state) for state in states])
     shifted = np.array([number[(0, *state[:-1])] for state in states])
     waited = min_sep - cells * size + np.arange(size, dtype=float)
-    return free, within, shifted, (1.0 - prob) ** -waited, freed
+    return Waits(free, within, shifted, (1.0 - prob) ** -waited, freed)
 
 
 def _forget(state: tuple[int, ...], most: int, size: int) -> tuple[tuple[int, ...], int]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hockeystick.monte_carlo.histories.chances import binomial
 from hockeystick.monte_carlo.histories.columns import Columns
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS, draw_above, draw_add, draw_below
+from hockeystick.monte_carlo.histories.history_kernels import ENDLESS, Draws, draw_above, draw_add, draw_below
 from hockeystick.monte_carlo.histories.limited_histories import (
     BLOCKS,
     DECAYS,
@@ -146,6 +146,11 @@ class Tilted(OneSided):
         return self.limit in {fewest(self.own, self.block, tail) for tail in TAILS}
 
     @property
+    def draws(self) -> Draws:
+        """How outputs are drawn."""
+        return Draws(self.block, self.limit, binomial(self.own.coins, self.rate), TILTED_SHARE, HISTORIES)
+
+    @property
     def limits(self) -> Limits:
         """On participations."""
         return Limits(self.block, self.limit)
@@ -213,14 +218,12 @@ class Above(Tilted):
 
     def fill(self, rng: np.random.Generator, drawn: Array) -> None:
         own, chain = self.own, self._chain
-        assert chain.arrays is not None  # M is infinite where there is none
-        rates = binomial(own.coins, self.rate)
-        more = chain.arrays, chain.decay, self.block, self.limit, rates, TILTED_SHARE, HISTORIES, drawn
+        assert chain.tables is not None  # M is infinite where there is none
         if own.min_sep > 1:
-            draw_waiting_above(rng, own.columns, own.couplings, own.kept, own.prob, own.min_sep, own.first, *more)
+            draw_waiting_above(rng, own.overlaps, own.wait, chain.tables, self.draws, drawn)
         else:
             shares = kept_shares(own, self.order)
-            draw_above(rng, own.columns, own.couplings, own.kept, own.chances, shares, *more)
+            draw_above(rng, own.overlaps, own.chances, shares, chain.tables, self.draws, drawn)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -303,8 +306,7 @@ class Add(OneSided):
         """Draw lower bounds on log X, and ``<C E x, y> / sigma^2``, shape (samples, 2)."""
         own = self.own
         if own.min_sep > 1:
-            law = own.prob, own.min_sep, own.first
-            draw_waiting_add(rng, own.columns, own.couplings, *law, self.beta, own.mean, drawn)
+            draw_waiting_add(rng, own.overlaps, own.wait, self.beta, own.mean, drawn)
         else:
             draw_add(rng, own.columns, own.couplings, own.chances, self.beta, own.mean, drawn)
 
@@ -398,8 +400,7 @@ def drawn_below(rng: np.random.Generator, own: Columns, rate: float, share: floa
     """Lower bounds on log X and logarithms of F: of filtered outputs with the chance ``share``, else of P."""
     rates = binomial(own.coins, rate)
     if own.min_sep > 1:
-        law = own.prob, own.min_sep, own.first
-        draw_waiting_below(rng, own.columns, own.couplings, *law, rates, share, drawn)
+        draw_waiting_below(rng, own.overlaps, own.wait, rates, share, drawn)
     else:
         draw_below(rng, own.columns, own.couplings, own.chances, rates, share, drawn)
 

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from hockeystick.monte_carlo.histories.chances import binomial
 from hockeystick.monte_carlo.histories.columns import Columns
 from hockeystick.monte_carlo.histories.limited_histories import (
     TAILS,
@@ -19,7 +18,6 @@ from hockeystick.monte_carlo.histories.limited_histories import (
     limits,
 )
 from hockeystick.monte_carlo.histories.one_sided import (
-    HISTORIES,
     TILTED_SHARE,
     Tilted,
     log_largest,
@@ -83,9 +81,8 @@ class Tuples(Tilted):
         return super().left_out + bounded_exp(log_missed(self.own, self.order, self.cap))
 
     def fill(self, rng: np.random.Generator, drawn: Array) -> None:
-        own, rates = self.own, binomial(self.own.coins, self.rate)
-        more = self.order, self.cap, self.block, self.limit, rates, TILTED_SHARE, HISTORIES, drawn
-        draw_waiting_tuples(rng, own.columns, own.couplings, own.kept, own.prob, own.min_sep, own.first, *more)
+        own = self.own
+        draw_waiting_tuples(rng, own.overlaps, own.wait, self.order, self.cap, self.draws, drawn)
 
 
 def log_norm(cap: float) -> float:

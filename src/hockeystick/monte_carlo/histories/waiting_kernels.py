@@ -6,15 +6,32 @@ free again at ``u + min_sep``; ``first[u]`` is the chance that it waits for u op
 Proof: docs/theory/monte-carlo/many-bands.md, "Examples that wait".
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.histories.chain_kernels import Arrays, add_column
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS, LARGEST_PRODUCT, exponents, filtered
+from hockeystick.monte_carlo.histories.chain_kernels import ChainTables, add_column
+from hockeystick.monte_carlo.histories.history_kernels import (
+    ENDLESS,
+    LARGEST_PRODUCT,
+    Draws,
+    Overlaps,
+    exponents,
+    filtered,
+)
 from hockeystick.monte_carlo.histories.kept_counts import draw_kept_counts, law_of
 
 Array = NDArray[np.float64]
+
+
+class Wait(NamedTuple):
+    """The chance of a coin, the opportunities from one participation to the next, and the chances of a first wait."""
+
+    prob: float
+    min_sep: int
+    first: Array
 
 
 @njit(cache=True, nogil=True)
@@ -78,15 +95,7 @@ def waiting_products(z: Array, prob: float, min_sep: int, first: Array, block: i
 
 @njit(cache=True, nogil=True)
 def log_waiting_history(
-    rng: np.random.Generator,
-    z: Array,
-    prob: float,
-    min_sep: int,
-    first: Array,
-    kept: Array,
-    block: int,
-    table: Array,
-    left: Array,
+    rng: np.random.Generator, z: Array, wait: Wait, kept: Array, block: int, table: Array, left: Array
 ) -> float:
     """The logarithm of a number between 0 and 1 whose mean is ``X_A / X'_A``: one history is drawn.
 
@@ -95,6 +104,7 @@ def log_waiting_history(
         table: that of :func:`waiting_products`.
         left: for the weights of opportunities; overwritten.
     """
+    prob, min_sep, first = wait
     for u in range(z.size):
         left[u] = prob * np.exp(z[u])
     most = table.shape[1] - 1
@@ -153,10 +163,9 @@ def draw_wait(rng: np.random.Generator, first: Array) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _add_participations(
-    rng: np.random.Generator, columns: Array, prob: float, min_sep: int, first: Array, y: Array
-) -> None:
+def _add_participations(rng: np.random.Generator, columns: Array, wait: Wait, y: Array) -> None:
     """The mean of one component of P."""
+    prob, min_sep, first = wait
     u = draw_wait(rng, first)
     while u < y.size:
         if rng.random() < prob:
@@ -169,32 +178,24 @@ def _add_participations(
 @njit(cache=True, nogil=True)
 def draw_waiting_above(
     rng: np.random.Generator,
-    columns: Array,
-    couplings: Array,
-    kept: Array,
-    prob: float,
-    min_sep: int,
-    first: Array,
-    chain: Arrays,
-    decay: float,
-    block: int,
-    limit: int,
-    rates: Array,
-    share: float,
-    histories: int,
+    overlaps: Overlaps,
+    wait: Wait,
+    chain: ChainTables,
+    draws: Draws,
     out: Array,
 ) -> None:
     """As :func:`.history_kernels.draw_above`; counts are given up too as far as copies in the chain wait too little."""
+    (columns, couplings, _), (prob, min_sep, first) = overlaps, wait
     steps = couplings.shape[0]
     y, counts = np.empty(steps), np.empty(steps)
-    scratch = np.empty(steps), np.empty(steps), np.empty((steps, limit + 1)), np.empty(histories)
+    scratch = scratch_of(steps, draws)
     starts = np.cumsum(first * (1.0 - prob) ** -np.arange(first.size))
     starts /= starts[-1]
-    law, shares = law_of(steps, chain, decay), np.empty((0, 0))
+    law, shares = law_of(steps, chain), np.empty((0, 0))
     for sample in range(out.shape[0]):
-        given = rng.random() < share
+        given = rng.random() < draws.share
         if given:
-            if not draw_kept_counts(rng, chain, decay, couplings, min_sep, starts, shares, law, counts):
+            if not draw_kept_counts(rng, chain, couplings, min_sep, starts, shares, law, counts):
                 out[sample] = -ENDLESS, 0.0, 0.0
                 continue
             for t in range(steps):
@@ -202,54 +203,43 @@ def draw_waiting_above(
             for u in range(steps):
                 if counts[u] > 0.0:
                     add_column(columns, u, counts[u], y)
-        estimate(rng, columns, couplings, kept, prob, min_sep, first, block, rates, given, y, scratch, out[sample])
+        estimate(rng, overlaps, wait, draws, given, y, scratch, out[sample])
 
 
 @njit(cache=True, nogil=True)
 def draw_waiting_tuples(
     rng: np.random.Generator,
-    columns: Array,
-    couplings: Array,
-    kept: Array,
-    prob: float,
-    min_sep: int,
-    first: Array,
+    overlaps: Overlaps,
+    wait: Wait,
     order: int,
     cap: float,
-    block: int,
-    limit: int,
-    rates: Array,
-    share: float,
-    histories: int,
+    draws: Draws,
     out: Array,
 ) -> None:
     """As :func:`draw_waiting_above` with counts of so many independent histories in place of a chain.
 
     They are kept with the chance ``min(1, e^(s - cap))``, s what their participations have in common.
     """
-    steps = couplings.shape[0]
+    steps = overlaps.couplings.shape[0]
     y, counts = np.empty(steps), np.empty(steps)
-    scratch = np.empty(steps), np.empty(steps), np.empty((steps, limit + 1)), np.empty(histories)
+    scratch = scratch_of(steps, draws)
     for sample in range(out.shape[0]):
-        given = rng.random() < share
+        given = rng.random() < draws.share
         if given:
-            common = draw_tuple(rng, columns, couplings, prob, min_sep, first, order, counts, y)
+            common = draw_tuple(rng, overlaps, wait, order, counts, y)
             if rng.random() >= np.exp(min(common - cap, 0.0)):
                 out[sample] = -ENDLESS, 0.0, 0.0
                 continue
             for t in range(steps):
                 y[t] += rng.standard_normal()
-        estimate(rng, columns, couplings, kept, prob, min_sep, first, block, rates, given, y, scratch, out[sample])
+        estimate(rng, overlaps, wait, draws, given, y, scratch, out[sample])
 
 
 @njit(cache=True, nogil=True)
 def draw_tuple(
     rng: np.random.Generator,
-    columns: Array,
-    couplings: Array,
-    prob: float,
-    min_sep: int,
-    first: Array,
+    overlaps: Overlaps,
+    wait: Wait,
     order: int,
     counts: Array,
     mean: Array,
@@ -258,10 +248,11 @@ def draw_tuple(
 
     The last is ``(|mean|^2 - sum_u counts_u |c_u|^2) / 2``. O(participations w).
     """
+    columns, couplings, _ = overlaps
     counts[:] = 0.0
     mean[:] = 0.0
     for _ in range(order):
-        walk(rng, draw_wait(rng, first), prob, min_sep, counts)
+        walk(rng, draw_wait(rng, wait.first), wait.prob, wait.min_sep, counts)
     common = 0.0
     for u in range(counts.size):
         if counts[u] > 0.0:
@@ -286,28 +277,30 @@ def walk(rng: np.random.Generator, u: int, prob: float, min_sep: int, counts: Ar
 
 
 @njit(cache=True, nogil=True)
+def scratch_of(steps: int, draws: Draws) -> tuple[Array, Array, Array, Array]:
+    """For :func:`estimate`."""
+    return np.empty(steps), np.empty(steps), np.empty((steps, draws.limit + 1)), np.empty(draws.histories)
+
+
+@njit(cache=True, nogil=True)
 def estimate(
     rng: np.random.Generator,
-    columns: Array,
-    couplings: Array,
-    kept: Array,
-    prob: float,
-    min_sep: int,
-    first: Array,
-    block: int,
-    rates: Array,
+    overlaps: Overlaps,
+    wait: Wait,
+    draws: Draws,
     given: bool,
     y: Array,
     scratch: tuple[Array, Array, Array, Array],
     out: Array,
 ) -> None:
     """Logs of an estimate of X_A, of ``X'_A`` and of F, in ``out``; of outputs y if they are ``given``, else of F's."""
+    (columns, couplings, kept), (prob, min_sep, first) = overlaps, wait
     z, left, table, found = scratch
-    out[2] = filtered(rng, columns, rates, not given, y)
+    out[2] = filtered(rng, columns, draws.rates, not given, y)
     exponents(columns, couplings, y, z)
-    out[1] = waiting_products(z, prob, min_sep, first, block, table)
+    out[1] = waiting_products(z, prob, min_sep, first, draws.block, table)
     for i in range(found.size):
-        found[i] = log_waiting_history(rng, z, prob, min_sep, first, kept, block, table, left)
+        found[i] = log_waiting_history(rng, z, wait, kept, draws.block, table, left)
     top = found.max()
     out[0] = out[1] + top + np.log(np.exp(found - top).mean())
 
@@ -315,16 +308,14 @@ def estimate(
 @njit(cache=True, nogil=True)
 def draw_waiting_below(
     rng: np.random.Generator,
-    columns: Array,
-    couplings: Array,
-    prob: float,
-    min_sep: int,
-    first: Array,
+    overlaps: Overlaps,
+    wait: Wait,
     rates: Array,
     share: float,
     out: Array,
 ) -> None:
     """As :func:`.history_kernels.draw_below`."""
+    (columns, couplings, _), (prob, min_sep, first) = overlaps, wait
     steps = couplings.shape[0]
     y, z = np.empty(steps), np.empty(steps)
     for sample in range(out.shape[0]):
@@ -333,7 +324,7 @@ def draw_waiting_below(
         else:
             for t in range(steps):
                 y[t] = rng.standard_normal()
-            _add_participations(rng, columns, prob, min_sep, first, y)
+            _add_participations(rng, columns, wait, y)
             out[sample, 1] = filtered(rng, columns, rates, False, y)
         exponents(columns, couplings, y, z)
         out[sample, 0] = log_waiting_mean_field(z, couplings, prob, min_sep, first)
@@ -342,16 +333,14 @@ def draw_waiting_below(
 @njit(cache=True, nogil=True)
 def draw_waiting_add(
     rng: np.random.Generator,
-    columns: Array,
-    couplings: Array,
-    prob: float,
-    min_sep: int,
-    first: Array,
+    overlaps: Overlaps,
+    wait: Wait,
     beta: float,
     mean: Array,
     out: Array,
 ) -> None:
     """As :func:`.history_kernels.draw_add`."""
+    (columns, couplings, _), (prob, min_sep, first) = overlaps, wait
     y, z = np.empty(mean.size), np.empty(couplings.shape[0])
     for sample in range(out.shape[0]):
         total = 0.0

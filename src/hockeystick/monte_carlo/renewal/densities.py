@@ -65,7 +65,7 @@ def density_of(pair: RenewalMixture, separation: int, gap: int, chain: Hits) -> 
     boosted = (log1p(-rate), gap, np.full(steps, rate), np.full(steps, log(rate)), np.ones(1))
     spread = -min(gap * log1p(-rate), pair.min_sep * log1p(-pair.participation_prob))
     gentle = spread <= LARGEST_SPREAD and float(shifts.max() ** 2 * halves.max()) <= LARGEST_EXPONENT
-    return (
+    return Density(
         np.ascontiguousarray(renewal.columns.T),
         halves,
         _recursion(renewal, pair.min_sep),

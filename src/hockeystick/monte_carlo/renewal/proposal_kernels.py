@@ -5,6 +5,8 @@ likelihood ratio ``exp(a s_i - a^2 k_i / 2)``, and every density here is a recur
 ``f_i = skip f_(i+1) + weight_i f_(i+separation)``, f = 1 beyond the end.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -23,16 +25,33 @@ Recursion = tuple[float, int, Array, Array, Array]
 """log of skip; separation; weights of a participation and their logs, shape (n,); starting weights, shape (L,)."""
 Chain = tuple[float, Array, Array]
 """Its rate; its shifts and their probabilities, shape (types,)."""
-Density = tuple[Array, Array, Recursion, Recursion, Recursion, Chain, Array, Array, bool]
-"""
-* columns, shape (p, n), and ``k_i / 2``, shape (n,);
-* the recursions of X, of Xt and of the chain, whose participations weigh 1 before their shift is drawn and which has a
-  separation of its own;
-* the chain, and the powers of ``e^(s_i / 2)`` it is a polynomial of: coefficients of shape (degree + 1, n);
-* ``e^(-k_i / 2)``, shape (n,); and whether the parameters allow recursions without logarithms.
-"""
 Scratch = tuple[Array, Array, Array, Array]
 """Sizes n, n, n and n + b + 1."""
+
+
+class Density(NamedTuple):
+    """What the densities of P, of Xt and of the chain are computed from.
+
+    Attributes:
+        columns: shape (p, n).
+        halves: ``k_i / 2``, shape (n,).
+        exact, relaxed, boosted: the recursions of X, of Xt and of the chain, whose participations weigh 1 before their
+            shift is drawn and which has a separation of its own.
+        chain: its participations.
+        polynomial: the chain's coefficients of the powers of ``e^(s_i / 2)``, shape (degree + 1, n).
+        decays: ``e^(-k_i / 2)``, shape (n,).
+        gentle: whether the parameters allow recursions without logarithms.
+    """
+
+    columns: Array
+    halves: Array
+    exact: Recursion
+    relaxed: Recursion
+    boosted: Recursion
+    chain: Chain
+    polynomial: Array
+    decays: Array
+    gentle: bool
 
 
 @njit(cache=True, nogil=True)
@@ -94,17 +113,17 @@ def sum_log_renewals(log_weights: Array, log_skip: float, separation: int, start
 @njit(cache=True, nogil=True)
 def log_densities(outputs: Array, density: Density, mixed: bool, scratch: Scratch) -> tuple[float, float, float]:
     """log X, log Xt and, where mixed, the log-density of the chain relative to Q, at one output of n + p - 1 rows."""
-    columns, _, exact, relaxed, boosted, chain, polynomial, decays, gentle = density
+    exact, relaxed, polynomial = density.exact, density.relaxed, density.polynomial
     products, ratios, weights, values = scratch
-    project(outputs, columns, products)
-    largest_shift = max(1.0, chain[1].max())
-    if not gentle or largest_shift * max(products.max(), -products.min()) > LARGEST_EXPONENT:
+    project(outputs, density.columns, products)
+    largest_shift = max(1.0, density.chain[1].max())
+    if not density.gentle or largest_shift * max(products.max(), -products.min()) > LARGEST_EXPONENT:
         return _log_densities_in_logs(density, mixed, scratch)
     steps = products.size
     for i in range(steps):
         products[i] = np.exp(0.5 * products[i])  # the only exponential: all densities are polynomials of it
     for i in range(steps):
-        ratios[i] = products[i] * products[i] * decays[i]
+        ratios[i] = products[i] * products[i] * density.decays[i]
     log_x = _sum_scaled(ratios, exact, weights, values)
     log_relaxed = log_x
     if relaxed[1] < exact[1]:
@@ -116,7 +135,7 @@ def log_densities(outputs: Array, density: Density, mixed: bool, scratch: Scratc
             row = polynomial[power]
             for i in range(steps):
                 ratios[i] = ratios[i] * products[i] + row[i]
-        log_chain = _sum_scaled(ratios, boosted, weights, values)
+        log_chain = _sum_scaled(ratios, density.boosted, weights, values)
     return log_x, log_relaxed, log_chain
 
 
@@ -131,7 +150,7 @@ def _sum_scaled(ratios: Array, recursion: Recursion, weights: Array, values: Arr
 @njit(cache=True, nogil=True)
 def _log_densities_in_logs(density: Density, mixed: bool, scratch: Scratch) -> tuple[float, float, float]:
     """The same from ``scratch[0] = s``, whatever its size."""
-    _, halves, exact, relaxed, boosted, chain, _, _, _ = density
+    halves, exact, relaxed, boosted = density.halves, density.exact, density.relaxed, density.boosted
     products, _, weights, values = scratch
     weights[:] = exact[3] + (products - halves)
     log_x = sum_log_renewals(weights, exact[0], exact[1], exact[4], values)
@@ -141,7 +160,7 @@ def _log_densities_in_logs(density: Density, mixed: bool, scratch: Scratch) -> t
         log_relaxed = sum_log_renewals(weights, relaxed[0], relaxed[1], relaxed[4], values)
     log_chain = 0.0
     if mixed:
-        _, shifts, shares = chain
+        _, shifts, shares = density.chain
         for i in range(products.size):
             total = -np.inf
             for kind in range(shifts.size):
@@ -186,16 +205,16 @@ def draw_tilted(
     share: float,
 ) -> None:
     """Fill both arrays with samples of ``share Xt^order / Z + (1 - share) chain``, in the direction remove."""
-    columns, _, exact, _, boosted, chain, _, _, _ = density
+    columns, chain = density.columns, density.chain
     bands, length = columns.shape
-    scratch, outputs = _scratch(length, exact[1]), np.zeros(length + bands - 1)
+    scratch, outputs = _scratch(length, density.exact[1]), np.zeros(length + bands - 1)
     steps, shifts = np.empty(order * length, np.int64), np.empty(order * length)
     counts = np.empty(order * length, np.int64)
     terms = np.empty(order + 1)
     mixed = share < 1.0
     for sample in range(losses.size):
         if mixed and rng.random() >= share:
-            found = draw_chain(rng, steps, shifts, length, boosted[1], chain)
+            found = draw_chain(rng, steps, shifts, length, density.boosted[1], chain)
         else:
             found = draw_participations(rng, steps, counts, terms, table)
             shifts[:found] = counts[:found]
@@ -223,9 +242,8 @@ def draw_shifted(
     rng: np.random.Generator, log_weights: Array, losses: Array, density: Density, mean: Array, beta: float
 ) -> None:
     """Fill both arrays with samples of ``N(-beta mean, I)``, mean of shape (n,), in the direction add."""
-    columns, _, exact = density[0], density[1], density[2]
-    bands, length = columns.shape
-    scratch, outputs = _scratch(length, exact[1]), np.zeros(length + bands - 1)
+    bands, length = density.columns.shape
+    scratch, outputs = _scratch(length, density.exact[1]), np.zeros(length + bands - 1)
     square = np.dot(mean, mean)
     for sample in range(losses.size):
         for i in range(length):

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal, rounded
-from hockeystick.monte_carlo.shuffles.kernels import draw_epochs
+from hockeystick.monte_carlo.shuffles.kernels import Move, draw_epochs
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, largest_of_power, log_factor
 from hockeystick.pairs.shuffled_batches import ShuffledBatches
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
@@ -64,7 +64,7 @@ class _ShuffleProposal(Proposal):
         """``log P_S / Q_S``, the log-ratio of the mixture with farther shifts, and ``mean(u)``, summed over epochs."""
         drawn = np.empty((samples, 3))
         sigma, epochs = self.pair.noise_multiplier, self.pair.epochs
-        draw_epochs(rng, sigma, self.pair.bins, epochs, drift, shift, self.beta, share, drawn)
+        draw_epochs(rng, sigma, self.pair.bins, epochs, Move(drift, shift, self.beta, share), drawn)
         drawn[:, 0] -= epochs * (WITH**2 - WITHOUT**2) / (2.0 * sigma**2)
         return drawn
 

@@ -1,5 +1,7 @@
 """Numba kernel of the pair (P_S, Q_S) of shuffled batches: epochs of Gaussians with one shifted coordinate."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -9,18 +11,17 @@ from hockeystick.monte_carlo.sums import log_add
 Array = NDArray[np.float64]
 
 
+class Move(NamedTuple):
+    """What is taken off all coordinates, what is added to one, and how much more with the chance ``share``."""
+
+    drift: float
+    shift: float
+    extra: float
+    share: float
+
+
 @njit(cache=True, nogil=True)
-def draw_epochs(
-    rng: np.random.Generator,
-    sigma: float,
-    bins: int,
-    epochs: int,
-    drift: float,
-    shift: float,
-    extra: float,
-    share: float,
-    out: Array,
-) -> None:
+def draw_epochs(rng: np.random.Generator, sigma: float, bins: int, epochs: int, move: Move, out: Array) -> None:
     """Draw ``w = s e_t - drift 1 + sigma z`` in every epoch and fill ``out``, shape (samples, 3).
 
     t is uniform, and s is ``shift + extra`` with probability ``share``, else ``shift``. With ``u = w / sigma^2`` and
@@ -28,6 +29,7 @@ def draw_epochs(
     of the log-ratio of the drawn density (without drift) to that with ``share = 0`` for ``shift = 2``, and of
     ``(1/T) sum_t u_t``. O(T) for each epoch.
     """
+    drift, shift, extra, share = move
     u = np.empty(bins)
     variance = sigma * sigma
     farther = ((2.0 + extra) ** 2 - 4.0) / (2.0 * variance)

@@ -8,6 +8,8 @@ the digit ``J_(u-e)`` at place e - 1, newest first, in base ``chances.size``.
 Proof: docs/theory/monte-carlo/subsets.md, "The proposal by counts".
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -74,13 +76,19 @@ def log_sum(table: Array, opportunities: int) -> float:
     return float(table[last, 0] + (opportunities - last) * (table[last, 0] - table[last - 1, 0]))
 
 
+class Mixture(NamedTuple):
+    """The participations: what they add to rows, where rows are fresh, the chance of each, and inner products."""
+
+    scaled: Array
+    fresh: Flags
+    prob: float
+    couplings: Array
+
+
 @njit(cache=True, nogil=True)
 def draw_counts(
     rng: np.random.Generator,
-    scaled: Array,
-    fresh: Flags,
-    prob: float,
-    couplings: Array,
+    mixture: Mixture,
     near: tuple[Array, Array],
     far: tuple[Array, Array],
     shares: tuple[float, float],
@@ -92,11 +100,11 @@ def draw_counts(
     ``z_u = <c_u, y> - G_uu / 2``. O(opportunities (2^w + rows w)) for each sample.
 
     Args:
-        scaled, fresh: of the participations.
-        prob: the chance to take part in an opportunity.
+        mixture: of the participations.
         near, far: chances and table of two chains.
         shares: how often the outputs are those of the near and of the far chain; else they are those of P.
     """
+    scaled, fresh, prob, couplings = mixture
     y = np.empty((scaled.shape[0], scaled.shape[1]))
     weights = np.exp(far[0])
     for sample in range(out.shape[0]):
@@ -147,7 +155,7 @@ def log_products(scaled: Array, prob: float, couplings: Array, weights: Array, y
     """``log X'`` and ``log F`` of outputs y; no exponential is above 1, and sums are Kahan's.
 
     Args:
-        scaled, prob, couplings: as for :func:`draw_counts`.
+        scaled, prob, couplings: as in :class:`Mixture`.
         weights: of the counts in an opportunity, no logs; shape (counts,).
         y: in units of sigma, shape (opportunities, rows).
         out: shape (2,).

@@ -11,7 +11,7 @@ import numpy as np
 from hockeystick.bounds import Profile
 from hockeystick.monte_carlo.histories.chances import log_chances
 from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
-from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, count_table, draw_counts, log_sum
+from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, Mixture, count_table, draw_counts, log_sum
 from hockeystick.monte_carlo.subsets.kernels import draw_moved, draw_subsets
 from hockeystick.monte_carlo.subsets.participations import Participations, participations, runs_recursion
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, largest_of_power, log_factor
@@ -165,7 +165,7 @@ class CountSubsets(SubsetProposal):
         near = log_chances(own.prob, self.order, self.order + 1), _chain(own, self.order, self.order)
         far = log_chances(own.prob, self.reach, self.cap + 1), _chain(own, self.reach, self.cap)
         shares = self._near, SHARE - self._near
-        draw_counts(rng, own.scaled, own.fresh, own.prob, own.couplings, near, far, shares, drawn)
+        draw_counts(rng, Mixture(own.scaled, own.fresh, own.prob, own.couplings), near, far, shares, drawn)
         losses[:] = drawn[:, 0]
         tilted = log(shares[0]) + self.order * drawn[:, 1] - losses - log_norm(own, self.order, self.order)
         density = np.logaddexp(tilted, log1p(-SHARE))

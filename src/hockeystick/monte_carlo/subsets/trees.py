@@ -26,7 +26,7 @@ from hockeystick.monte_carlo.forests.forest import (
     counts_of,
     levels_of,
 )
-from hockeystick.monte_carlo.forests.tree_kernels import draw_from_counts, draw_moved_trees
+from hockeystick.monte_carlo.forests.tree_kernels import Ratio, draw_from_counts, draw_moved_trees
 from hockeystick.monte_carlo.histories.limited_histories import TAILS, WORTH
 from hockeystick.monte_carlo.histories.one_sided import (
     BETAS,
@@ -138,8 +138,8 @@ class _FromCounts(_Trees):
         """``log X_A``, and the logarithms of the densities of near and far counts, shape (samples, 3)."""
         own, drawn = self.forest, np.empty((samples, 3))
         near_arrays, far_arrays = near.arrays, self.far.arrays
-        ratio = own.chances, self.costs, self.caps
-        draw_from_counts(rng, own.levels, own.scale, shares, *ratio, near_arrays, far_arrays, drawn)
+        ratio = Ratio(own.chances, self.costs, self.caps)
+        draw_from_counts(rng, own.levels, own.scale, shares, ratio, near_arrays, far_arrays, drawn)
         drawn[:, 1:] -= near.log_norm, self.far.log_norm
         return drawn
 
@@ -261,8 +261,8 @@ class TreesAdd(_Trees):
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         own, drawn = self.forest, np.empty((losses.size, 2))
         squared_mean, mean_square = own.moments
-        ratio = own.chances, self.costs, self.caps
-        draw_moved_trees(rng, own.levels, own.scale, *ratio, self.beta, own.mean, drawn)
+        ratio = Ratio(own.chances, self.costs, self.caps)
+        draw_moved_trees(rng, own.levels, own.scale, ratio, self.beta, own.mean, drawn)
         with np.errstate(invalid="ignore"):
             losses[:] = -np.fmax(drawn[:, 0], drawn[:, 1] - 0.5 * mean_square)  # the second is always a number
             log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
@@ -378,9 +378,9 @@ def _mean_loss(forest: Forest, reach: int, tail: float) -> float:
     """The mean loss of a few outputs of far counts, minus infinity if one is not a number; only choices rest on it."""
     drawn, far = np.empty((TRIED, 3)), far_counts(forest, reach, tail).arrays
     caps = caps_of(forest, tail)
-    ratio = forest.chances, costs_of(forest, 1, int(caps.max())), caps
+    ratio = Ratio(forest.chances, costs_of(forest, 1, int(caps.max())), caps)
     rng = np.random.Generator(np.random.SFC64(0))
-    draw_from_counts(rng, forest.levels, forest.scale, (0.0, 1.0), *ratio, far, far, drawn)
+    draw_from_counts(rng, forest.levels, forest.scale, (0.0, 1.0), ratio, far, far, drawn)
     mean = float(drawn[:, [0, 2]].sum(axis=1).mean())
     return float(drawn[:, 0].mean()) if np.isfinite(mean) else -inf
 

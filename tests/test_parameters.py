@@ -1,0 +1,52 @@
+"""No function takes more than eight positional parameters: more of them are told apart by name, or are one tuple.
+
+Kernels take a NamedTuple of arrays. Commands are left out, whose parameters are options.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "hockeystick"
+MOST = 8
+LEFT = {
+    "filters/bin_filter_kernels.py: following",
+    "filters/bin_filter_kernels.py: advance",
+    "filters/row_filters.py: _forwards",
+    "moments/band_kernels.py: _advance",
+    "moments/cell_kernels.py: _advance",
+    "moments/cell_kernels.py: add_ring",
+    "moments/cell_kernels.py: collect",
+    "moments/ring_kernels.py: _advance",
+    "windows/linked_windows.py: linked_law",
+}
+"""Functions that take more, from before there was this rule. The list may only become shorter."""
+
+
+def positional(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """How many positional parameters a caller passes."""
+    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def too_many(text: str) -> Iterator[str]:
+    """The names of the functions in a source, nested ones included, that take too many."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and positional(node) > MOST:
+            yield node.name
+
+
+def test_functions_take_at_most_eight_positional_parameters() -> None:
+    found = {
+        f"{path.relative_to(SOURCE).as_posix()}: {name}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if not path.is_relative_to(SOURCE / "cli")
+        for name in too_many(path.read_text())
+    }
+    assert found == LEFT
+
+
+def test_what_is_counted() -> None:
+    assert list(too_many("def eight(a, b, c, d, e, f, g, h, *rest, i, j): ...")) == []
+    assert list(too_many("class A:\n    def eight(self, a, b, c, d, e, f, g, h): ...")) == []
+    assert list(too_many("def outer():\n    async def nine(a, /, b, c, d, e, f, g, h, i=0): ...")) == ["nine"]
