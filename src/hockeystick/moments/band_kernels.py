@@ -12,6 +12,8 @@ writes to ``largest + 1`` places that move in order.
 Proofs: ``docs/theory/bins-moments.md``.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -22,6 +24,23 @@ Counts = NDArray[np.int64]
 
 CHUNK = 64
 """Prefixes whose rows are added up before the sum goes to the total: keeps the chains of additions short."""
+
+
+class Step(NamedTuple):
+    """How the window moves on.
+
+    Attributes:
+        before, shift: every old state has k >= before and is kept at k - before; every new one has
+            k >= before + shift, shift 0 or 1, and is kept likewise.
+        kept, drops: the new window has ``kept`` counts of the old one, which had one more if it drops its oldest.
+        empty: whether windows that become all zero are kept.
+    """
+
+    before: int
+    shift: int
+    kept: int
+    drops: bool
+    empty: bool
 
 
 @njit(cache=True)
@@ -84,29 +103,23 @@ def _advance(
     old: Array,
     new: Array,
     decay: Array,
-    kept: int,
-    drops: bool,
-    before: int,
-    shift: int,
+    step: Step,
     diagonal: float,
     band: Array,
     peak: float,
     ahead: float,
-    empty: bool,
 ) -> Array:
     """Draw the next bin 0, 1, ... times: ``new`` from ``old``.
 
     Args:
         old, new: states; ``new`` is overwritten.
-        kept, drops: the new window has ``kept`` counts of the old one, which had one more if it drops its oldest.
-        before, shift: every state of ``old`` has k >= before and is kept at k - before, with v + k <= largest; every
-            one of ``new`` has k >= before + shift, shift 0 or 1, and is kept likewise.
+        step: from the old window to the new one; v + k <= largest in all states.
         diagonal, band: D and the row of B of the new bin, shape (reach,), reach > kept.
         ahead: the new bin's interaction with bins after it whose counts are fixed, the factor ``exp(ahead r)``.
-        empty: whether windows that become all zero are kept.
 
     Returns: for every total mass the weight of new states whose latest count is positive, shape (largest + 1,).
     """
+    before, shift, kept, drops, empty = step
     largest = decay.shape[0] - 1
     budget, new_budget = largest - before, largest - before - shift
     place = first_states(new_budget, kept + 1)
@@ -180,9 +193,8 @@ def grow_clusters(
         # of the bins before the window the first is drawn, and of any reach in a row at least one
         before, after = (length - 1) // reach, length // reach
         kept, row = min(length, reach - 1), (start + length) % bins % rows
-        clusters[start, length] = _advance(
-            old, new, decay, kept, length >= reach, before, after - before, diagonals[row], bands[row], peak, 0.0, False
-        )
+        step = Step(before, after - before, kept, length >= reach, False)
+        clusters[start, length] = _advance(old, new, decay, step, diagonals[row], bands[row], peak, 0.0)
         old, new = new, old
 
 
@@ -192,7 +204,7 @@ def sweep_bin(old: Array, new: Array, total: Array, decay: Array, diagonal: floa
 
     Windows have ``reach`` counts from the start, those of bins before the first are 0 and have a ``band`` of 0.
     """
-    total += _advance(old, new, decay, band.size - 1, True, 0, 0, diagonal, band, peak, 0.0, True)
+    total += _advance(old, new, decay, Step(0, 0, band.size - 1, True, True), diagonal, band, peak, 0.0)
 
 
 @njit(cache=True)
@@ -285,9 +297,8 @@ def without_gap(bins: int, decay: Array, diagonals: Array, bands: Array, peak: f
                     distance = bins - 1 - j - i
                     if distance <= reach:
                         ahead += window[j] * bands[(bins - 1 - j) % rows, distance - 1]
-                _advance(
-                    old, new, decay, reach - 1, True, 0, 0, diagonals[i % rows], bands[i % rows], peak, ahead, False
-                )
+                step = Step(0, 0, reach - 1, True, False)
+                _advance(old, new, decay, step, diagonals[i % rows], bands[i % rows], peak, ahead)
                 old, new = new, old
             gap = 0  # undrawn bins where the window begins
             while window[reach - 1 - gap] == 0:

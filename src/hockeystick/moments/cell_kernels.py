@@ -39,6 +39,46 @@ class Windows(NamedTuple):
     following: Counts
 
 
+class Reach(NamedTuple):
+    """Windows of the old and of the new states, besides which none is looked at, and the least and most draws."""
+
+    places: Counts
+    reached: Counts
+    least: int
+    most: int
+
+
+class Patterns(NamedTuple):
+    """:func:`step_weights` of several patterns, and for each bin that after those before it and before those after it.
+
+    Attributes:
+        weights: shape (patterns, windows, largest + 1).
+        onward, back: shape (bins,).
+    """
+
+    weights: Pairs
+    onward: Counts
+    back: Counts
+
+
+class Drawn(NamedTuple):
+    """The drawn bin.
+
+    Attributes:
+        own, sides, across: kinds of the bin itself, of its pairs with the bins before and after (shape (2, reach)),
+            and of the pairs of those, shape (reach, reach).
+        values: S of each kind; ``common`` v.
+        per_deviation: one over the standard deviation of its normal law.
+    """
+
+    own: int
+    sides: Counts
+    across: Counts
+    values: Pairs
+    common: complex
+    per_deviation: complex
+
+
 class Factors(NamedTuple):
     """``powers[kind, x]`` is ``e^(S x)``, and ``inverse[n]`` is ``1 / n!``, n = 0..largest."""
 
@@ -116,21 +156,14 @@ def _reached(places: Counts, room: int, windows: Windows, reached: Counts, marks
 def _advance(
     old: Pairs,
     new: Pairs,
-    places: Counts,
-    reached: Counts,
-    least: int,
-    most: int,
+    reach: Reach,
     windows: Windows,
     weights: Pairs,
     ahead: Pairs,
     near: bool,
 ) -> None:
-    """One more bin of the chain: ``old`` and ``new`` have shape (windows, largest + 1), by window and draws.
-
-    Args:
-        places, reached: windows of the old and of the new states; no others are looked at.
-        least, most: draws.
-    """
+    """One more bin of the chain: ``old`` and ``new`` have shape (windows, largest + 1), by window and draws."""
+    places, reached, least, most = reach
     masses, following = windows.masses, windows.following
     for target in reached:
         new[target, : most + 1] = 0.0
@@ -171,9 +204,7 @@ def add_ring(
     last: int,
     kinds: Counts,
     windows: Windows,
-    weights: Pairs,
-    onward: Counts,
-    back: Counts,
+    patterns: Patterns,
     factors: Factors,
 ) -> None:
     """For each wanted bin, add the weights of all draws of the others where the first bins hold one of some windows.
@@ -185,9 +216,8 @@ def add_ring(
             the number of draws.
         groups: shape (bins,), for each bin the table that it adds to, or -1. Only bins from reach to bins - reach - 1.
         first, last: the windows of the bins 0..reach-1, seen from bin reach.
-        weights: :func:`step_weights` of several patterns.
-        onward, back: shape (bins,), the pattern of each bin after those before it and before those after it.
     """
+    weights, onward, back = patterns
     masses, powers = windows.masses, factors.powers
     bins, reach, largest = kinds.shape[0], windows.draws.shape[1], factors.inverse.size - 1
     wanted = np.flatnonzero(groups >= 0)
@@ -207,7 +237,7 @@ def add_ring(
             near = j >= bins - reach and mass > 0
             if near:
                 _towards_start(start, j, room, kinds, powers, ahead)
-            _advance(after[j + 1], after[j], free, free, 0, room, windows, weights[back[j]], ahead, near)
+            _advance(after[j + 1], after[j], Reach(free, free, 0, room), windows, weights[back[j]], ahead, near)
         places[0], size = s, 1
         old[s] = 0.0
         old[s, mass] = _weight_within(start, kinds, factors)
@@ -220,7 +250,7 @@ def add_ring(
                 there = reached[:size]
             else:
                 there = free
-            _advance(old, new, here, there, mass, largest, windows, weights[onward[i]], ahead, False)
+            _advance(old, new, Reach(here, there, mass, largest), windows, weights[onward[i]], ahead, False)
             old, new = new, old
             places, reached = reached, places
 
@@ -244,14 +274,9 @@ def collect(
     first: int,
     last: int,
     table: Pairs,
-    own: int,
-    sides: Counts,
-    across: Counts,
+    drawn: Drawn,
     windows: Windows,
-    values: Pairs,
-    common: complex,
     factors: Factors,
-    per_deviation: complex,
 ) -> None:
     """Add the draws of one table, where the windows first..last-1 are before the drawn bin, by its normal law's mean.
 
@@ -259,11 +284,8 @@ def collect(
         sums: shape (places, largest + 1, TERMS): by the place g nearest to the mean in standard deviations, less
             ``lowest``, by the order, and weighted with the powers of ``mean - g / PLACES``.
         table: what :func:`add_ring` has summed for the bin.
-        own, sides, across: kinds of the drawn bin itself, of its pairs with the bins before and after (shape
-            (2, reach)), and of the pairs of those, shape (reach, reach).
-        values: S of each kind; ``common`` v.
-        per_deviation: one over the standard deviation of the drawn bin's normal law.
     """
+    own, sides, across, values, common, per_deviation = drawn
     powers, inverse, draws, masses = factors.powers, factors.inverse, windows.draws, windows.masses
     largest, reach = inverse.size - 1, draws.shape[1]
     for w in range(first, last):

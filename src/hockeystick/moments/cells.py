@@ -23,7 +23,17 @@ import numpy as np
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import Array
-from hockeystick.moments.cell_kernels import Counts, Factors, Windows, add_cells, add_ring, collect, step_weights
+from hockeystick.moments.cell_kernels import (
+    Counts,
+    Drawn,
+    Factors,
+    Patterns,
+    Windows,
+    add_cells,
+    add_ring,
+    collect,
+    step_weights,
+)
 from hockeystick.moments.double_double import ROUNDING, Pairs, pair_of, rational
 from hockeystick.moments.exact import ExactGram, ExactMoments
 from hockeystick.moments.exponential import EXPONENTIAL_ERROR, LARGEST_EXPONENT, exponential, rational_root
@@ -246,7 +256,8 @@ def _tables(draws: _Draws, deadline: Deadline) -> Pairs:
         kinds, onward, back = (np.roll(x, -cut, axis=0) for x in (around.kinds, *around.steps))
         for first, last in pieces(work, PIECE):
             deadline.tick()
-            add_ring(tables, groups, first, last, kinds, draws.windows, draws.weights, onward, back, draws.factors)
+            patterns = Patterns(draws.weights, onward, back)
+            add_ring(tables, groups, first, last, kinds, draws.windows, patterns, draws.factors)
     return tables
 
 
@@ -268,10 +279,8 @@ def _collected(
         across = around.kinds[(i - steps[:, None]) % bins, gaps]
         for first, last in pieces(work, PIECE):
             deadline.tick()
-            collect(
-                sums, lowest, first, last, tables[group], kind, sides, across,
-                draws.windows, draws.values, common, draws.factors, per_deviation,
-            )  # fmt: skip
+            drawn = Drawn(kind, sides, across, draws.values, common, per_deviation)
+            collect(sums, lowest, first, last, tables[group], drawn, draws.windows, draws.factors)
     return sums, lowest
 
 

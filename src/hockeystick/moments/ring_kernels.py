@@ -26,6 +26,23 @@ from hockeystick.moments.double_double import RECIPROCALS, Pairs, accumulate, ad
 Counts = NDArray[np.int64]
 
 
+class Step(NamedTuple):
+    """How the window moves on.
+
+    Attributes:
+        before, shift: every old state has k >= before and is kept at k - before; every new one has
+            k >= before + shift, shift 0 or 1, and is kept likewise.
+        kept, drops: the new window has ``kept`` counts of the old one, which had one more if it drops its oldest.
+        empty: whether windows that become all zero are kept.
+    """
+
+    before: int
+    shift: int
+    kept: int
+    drops: bool
+    empty: bool
+
+
 @njit(cache=True)
 def powers_of(bases: Pairs, largest: int) -> Pairs:
     """``bases[i] ** n`` for n = 0..largest by repeated products; shape (bases, largest + 1)."""
@@ -111,8 +128,8 @@ def next_bin(old: Pairs, new: Pairs, clusters: Pairs, length: int, powers: Pairs
     # of the bins before the window the first is drawn, and of any reach in a row at least one: k >= before, so states
     # are kept at k - before, and v <= largest - before
     before, shift = (length - 1) // reach, length // reach - (length - 1) // reach
-    kept, drops = min(length, reach - 1), length >= reach
-    clusters[:, length] = _advance(old, new, powers, own, chunk_size, before, shift, kept, drops, False)
+    step = Step(before, shift, min(length, reach - 1), length >= reach, False)
+    clusters[:, length] = _advance(old, new, powers, own, chunk_size, step)
 
 
 @njit(cache=True, nogil=True)
@@ -122,7 +139,7 @@ def sweep_bin(old: Pairs, new: Pairs, total: Pairs, powers: Pairs, own: Pairs, c
     ``total``, shape (largest + 1,), grows by the draws whose last bin is the new one. The rest is as for
     :func:`next_bin`; windows always have ``reach`` counts, those of bins before the first are 0.
     """
-    accumulate(total, _advance(old, new, powers, own, chunk_size, 0, 0, powers.shape[0] - 1, True, True))
+    accumulate(total, _advance(old, new, powers, own, chunk_size, Step(0, 0, powers.shape[0] - 1, True, True)))
 
 
 @njit(cache=True, nogil=True)
@@ -132,22 +149,16 @@ def _advance(
     powers: Pairs,
     own: Pairs,
     chunk_size: int,
-    before: int,
-    shift: int,
-    kept: int,
-    drops: bool,
-    empty: bool,
+    step: Step,
 ) -> Pairs:
     """Draw the next bin 0, 1, ... times: ``new`` from ``old``.
 
     Args:
-        before, shift: every state of ``old`` has k >= before and is kept at k - before; every one of ``new`` has
-            k >= before + shift, shift 0 or 1, and is kept likewise.
-        kept, drops: the new window has ``kept`` counts of the old one, which had one more if it drops its oldest.
-        empty: whether windows that become all zero are kept.
+        step: from the old window to the new one.
 
     Returns: for every total mass the weight of new states whose latest count is positive, shape (largest + 1,).
     """
+    before, shift, kept, drops, empty = step
     largest = own.size - 1
     budget, new_budget = largest - before, largest - before - shift
     place = first_states(new_budget, kept + 1)
