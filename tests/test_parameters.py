@@ -10,8 +10,6 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "hockeystick"
 MOST = 8
 LEFT = {
-    "filters/bin_filter_kernels.py: following",
-    "filters/bin_filter_kernels.py: advance",
     "filters/row_filters.py: _forwards",
     "windows/linked_windows.py: linked_law",
 }

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from hockeystick.accountants.bin_filter import ACCOUNTANT
 from hockeystick.accountants.low_noise_bins import FEWEST_BINS
 from hockeystick.deadline import Deadline
-from hockeystick.filters.bin_filter_kernels import Moves, following
+from hockeystick.filters.bin_filter_kernels import Moves, Units, following
 from hockeystick.filters.bin_filters import (
     GOLDEN,
     Lattice,
@@ -130,9 +130,8 @@ def test_fine_cells_are_joined_to_few_moves() -> None:
     middle = np.linspace(-2.0, 5.0, 300)
     after = np.array([[0.2], [1.7]])
     lowest, highest = np.array([-1.0]), np.array([9.0])
-    parts = following(
-        after, 2.0 * middle[:, None], lowest, highest, np.array([[0.5, 2.0]]), np.exp(middle)[None], 0.3, 8.0, 0.12, 100
-    )
+    told, share, rounded = np.array([[0.5, 2.0]]), np.exp(middle)[None], Units(0.3, 8.0, 0.12, 100)
+    parts = following(after, 2.0 * middle[:, None], lowest, highest, told, share, rounded)
     moves = Moves(*parts)
     for u in range(2):
         mine = moves.sources == u

@@ -7,7 +7,7 @@ depends on how they are rounded.
 Proof: docs/theory/bin-filters.md. Cost: O(laws moves sums).
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -20,8 +20,7 @@ LONGEST = 16
 """Laws begin with so many zeros, so that moves by at most as many units need no care at the ends."""
 
 
-@dataclass(frozen=True)
-class Moves:
+class Moves(NamedTuple):
     """What follows from a summary and a run of cells, shape (E,) each.
 
     Attributes:
@@ -47,11 +46,25 @@ class Moves:
         return Moves(*(part[order] for part in parts)), starts
 
 
+class Units(NamedTuple):
+    """How ratios become whole numbers.
+
+    Attributes:
+        fraction: in [0, 1), how much is added before numbers are rounded down.
+        exact: larger numbers of units grow by the factor ``exp(pace)``.
+        size: numbers are below this.
+    """
+
+    fraction: float
+    exact: float
+    pace: float
+    size: int
+
+
 @njit(cache=True)
 def following(
-    after: Array, gained: Array, lowest: Array, highest: Array, told: Array, share: Array, fraction: float,
-    exact: float, pace: float, size: int,
-) -> tuple[Places, Places, Places, Places, Places]:  # fmt: skip
+    after: Array, gained: Array, lowest: Array, highest: Array, told: Array, share: Array, rounded: Units
+) -> tuple[Places, Places, Places, Places, Places]:
     """The parts of :class:`Moves`; targets are counted in the box from ``lowest`` to ``highest``, the last axis first.
 
     Args:
@@ -60,10 +73,8 @@ def following(
         lowest, highest: shape (d,), whole numbers between which the next summary is kept.
         told, share: shapes (n, U) and (n, C); the sum of their products is the ratio of the bins that are judged, in
             units of the sum.
-        fraction: in [0, 1), how much is added before numbers are rounded down.
-        exact: larger numbers of units grow by the factor ``exp(pace)``.
-        size: numbers are below this.
     """
+    fraction, exact, pace, size = rounded
     count, dimensions = after.shape
     room, n = 32 * count, 0
     found = np.empty((5, room), np.int64)
@@ -127,13 +138,13 @@ def _sorted(targets: Places, units: Places, count: int) -> tuple[Places, Places]
 
 @njit(cache=True)
 def advance(
-    laws: Array, origin: Places, into: Places, sources: Places, first: Places, end: Places, units: Places,
-    starts: Places, masses: Array, target: Array,
-) -> None:  # fmt: skip
+    laws: Array, origin: Places, into: Places, moves: Moves, starts: Places, masses: Array, target: Array
+) -> None:
     """``target[into[k]] +=`` the law ``origin[k]`` moved with the chances ``masses[k]``; the last sum is open.
 
     ``laws`` and ``target`` have ``LONGEST`` zeros before each law. Moves are sorted as by :meth:`Moves.to`.
     """
+    sources, first, end, units = moves.sources, moves.first, moves.end, moves.units
     size, count = laws.shape[2] - LONGEST, starts.size // 2
     weights = np.empty(sources.size)
     for k in range(origin.size):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hockeystick.deadline import Deadline
-from hockeystick.filters.bin_filter_kernels import LONGEST, Moves, Places, advance, chances, following
+from hockeystick.filters.bin_filter_kernels import LONGEST, Moves, Places, Units, advance, chances, following
 from hockeystick.filters.cell_masses import cell_masses
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
@@ -271,8 +271,7 @@ def sum_laws(
         room = (room[1], room[0] if room[0].size >= np.prod(shape) else np.empty(int(1.2 * np.prod(shape))))
         target = room[1][: int(np.prod(shape))].reshape(shape)
         target[:] = 0.0
-        parts = (moves.sources, moves.first, moves.end, moves.units)
-        advance(laws, origin, into, *parts, starts, begins[:, None] * masses, target)
+        advance(laws, origin, into, moves, starts, begins[:, None] * masses, target)
         most_terms = max(most_terms, int(np.diff(starts[::2]).max(initial=0)) + edges.size)
         laws = target
     totals = laws.sum(axis=1)[:, LONGEST:]
@@ -297,7 +296,7 @@ def _moves(
     least[1:] = -most[1:]
     lowest = np.floor(np.clip(after.min(axis=0) + gained.min(axis=0) + 0.5, least, most))
     highest = np.floor(np.clip(after.max(axis=0) + gained.max(axis=0) + 0.5, least, most))
-    found = following(after, gained, lowest, highest, told, share, fraction, EXACT, PACE, lattice.size)
+    found = following(after, gained, lowest, highest, told, share, Units(fraction, EXACT, PACE, lattice.size))
     return Moves(*found), lowest, highest
 
 
