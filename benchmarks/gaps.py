@@ -92,8 +92,8 @@ REASONS = (
     "* Overlapping columns, without sampling. The upper bound works on windows, and loses what the",
     "  participations in other windows tell. The lower bound is a linear statistic, which loses what single rows",
     "  tell.",
-    "* Bins at epsilon 2 and 4 with BSR 16, BISR 4 and trees, without sampling. Moments lose at low noise, and",
-    "  chains are for few bands.",
+    "* Bins at epsilon 2 and above with BSR 16, BISR 4 and trees, without sampling. Moments lose at low noise.",
+    "  Moving averages are for few bands, and columns of BISR never end.",
 )
 """Lines that follow the tables."""
 
