@@ -157,6 +157,19 @@ def test_what_is_left_out_is_as_small_as_is_charged(
         assert one.sum() == pytest.approx(1.0, abs=1e-12)
 
 
+def test_frequencies_are_all_there_unless_they_are_too_many() -> None:
+    """A law from a part of them would be no law: with room for all nothing is missing, and without it that shows."""
+    shifts, gap, steps = np.array([0.8, 0.4]), 5, 320
+    table = filter_for(shifts, 0.2, gap, steps)
+    assert table is not None
+    every = frequencies_for(table, shifts.size, gap, steps, Deadline())
+    room = float(every.numbers.size)
+    same = frequencies_for(table, shifts.size, gap, steps, Deadline(), most=room)
+    assert np.array_equal(same.numbers, every.numbers)
+    assert same.left_out == every.left_out
+    assert frequencies_for(table, shifts.size, gap, steps, Deadline(), most=room - 1.0).numbers.size > room - 1.0
+
+
 @pytest.mark.parametrize(("gap", "examples"), [(3, 1), (9, 1), (9, 2)])
 def test_stretches_bound_the_transform(gap: int, examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows, so that what is skipped could be seen: the transform itself against the bound, at all frequencies."""

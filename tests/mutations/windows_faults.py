@@ -42,6 +42,13 @@ FAULTS = [
     ),
     (
         "filters/renewal_filters.py",
+        "numbers += int(np.count_nonzero(smallest > NEGLIGIBLE))",
+        "numbers += smallest.size",
+        "the search for frequencies ends before they are too many, and the law misses some",
+        FILTERS,
+    ),
+    (
+        "filters/renewal_filters.py",
         "visits = examples * -(-steps // min_sep)",
         "visits = -(-steps // min_sep)",
         "two examples leave as many plain rows as one",

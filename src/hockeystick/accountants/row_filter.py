@@ -119,9 +119,9 @@ def _analyse_renewal(
     table = renewal_filters.filter_for(shifts, prob, min_sep, steps, copies)
     if table is None:
         raise UnsupportedError("The sums over rows have too many values.")
-    used = renewal_filters.frequencies_for(table, shifts.size, min_sep, steps, settings.deadline, copies)
-    work = renewal_filters.work_of(float(used.numbers.size), shifts.size, min_sep, steps, copies)
-    if work > MOST_RENEWAL_WORK[copies]:
+    most = MOST_RENEWAL_WORK[copies] / renewal_filters.work_of(1.0, shifts.size, min_sep, steps, copies)
+    used = renewal_filters.frequencies_for(table, shifts.size, min_sep, steps, settings.deadline, copies, most)
+    if used.numbers.size > most:
         raise UnsupportedError("The law of a sum over rows has too many frequencies that matter.")
     sums = renewal_filters.sum_laws(
         table,

@@ -13,6 +13,7 @@ Proof: docs/theory/separated-windows.md, "From below". Cost: :func:`work_of`.
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
+from math import inf
 
 import numpy as np
 
@@ -152,15 +153,18 @@ def _histories(edges: Array, shifts: Array, prob: float, min_sep: int, examples:
 
 
 def frequencies_for(
-    table: Filter, bands: int, min_sep: int, steps: int, deadline: Deadline, examples: int = 1
+    table: Filter, bands: int, min_sep: int, steps: int, deadline: Deadline, examples: int = 1, most: float = inf
 ) -> Frequencies:
-    """Where stretches of plain rows do not make the transform negligible, whatever the participations are."""
+    """Where stretches of plain rows do not make the transform negligible, whatever the participations are.
+
+    As soon as there are more than ``most`` of them, which is no use, the search ends.
+    """
     every = np.arange(table.size // 2 + 1)
     pieces = {length: plain_pieces(length, bands, min_sep, steps, examples) for length in STRETCHES}
     if max(pieces.values()) <= 0:
         return Frequencies(every, 0.0)
     plain = cell_masses(table.edges, 0.0)[0][None]
-    found = []
+    found, numbers = [], 0
     for begin in range(0, every.size, AT_ONCE[1]):
         deadline.tick()
         (row,) = _rows(table, plain, every[begin : begin + AT_ONCE[1]])
@@ -170,8 +174,11 @@ def frequencies_for(
                 sums = np.abs(np.linalg.matrix_power(row, length)).sum(axis=2).max(axis=1)
                 smallest = np.minimum(smallest, np.minimum(sums + 1e-12, 1.0) ** count)
         found.append(smallest)
+        numbers += int(np.count_nonzero(smallest > NEGLIGIBLE))
+        if numbers > most:
+            break
     largest = np.concatenate(found)
-    kept = largest > NEGLIGIBLE
+    every, kept = every[: largest.size], largest > NEGLIGIBLE
     return Frequencies(every[kept], float(largest[~kept].max(initial=0.0)))
 
 
