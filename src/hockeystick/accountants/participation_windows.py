@@ -31,8 +31,10 @@ from hockeystick.types import Direction, Side
 if TYPE_CHECKING:
     from hockeystick.windows.dominating_windows import Windows
 
-SIZES = (16, 64, 256)
-"""Steps of a window; the best of them is taken."""
+SIZES = (256, 64, 16)
+"""Steps of a window; the best of them is taken. Shorter ones than one that is worse are not tried."""
+WORSE = 1.005
+"""Times the best second moment, at the noise for which shapes are chosen."""
 DENSE = 0.1
 """From this share of entries that are not zero on, inner products are computed by dense algebra."""
 MOST_WORK = 1e10
@@ -71,13 +73,18 @@ def windows_above(pair: SubsetMixture, settings: Settings) -> "list[Windows]":
             gram = full.T @ full
         else:
             gram = csr_matrix(columns.T @ columns)
-        sizes = sorted({min(size, longest_window(prob), columns.shape[1]) for size in SIZES})
+        sizes = dict.fromkeys(min(size, longest_window(prob), columns.shape[1]) for size in SIZES)
+        found: list[Windows] = []
+        scores: list[float] = []
         try:
-            known[pair.groups, prob, octave] = [
-                dominating_windows(gram, size, 2.0**octave, prob, entries.error, deadline) for size in sizes
-            ]
+            for size in sizes:
+                found.append(dominating_windows(gram, size, 2.0**octave, prob, entries.error, deadline))
+                scores.append(found[-1].second_moment(2.0**octave, prob))
+                if scores[-1] > WORSE * min(scores):
+                    break
         except np.linalg.LinAlgError:
             raise UnsupportedError("No chain of columns dominates the strategy matrix within its rounding.") from None
+        known[pair.groups, prob, octave] = found
     return known[pair.groups, prob, octave]
 
 
