@@ -12,6 +12,10 @@ TOO_CLOSE = 1e-4
 """Relative distance of two noise multipliers between which a secant says nothing."""
 LEAST_SLOPE, MOST_SLOPE = 0.3, 30.0
 """Of a secant that is believed, in logarithms of both."""
+SHORT = 1e-2
+"""Relative distance of noise multipliers over which a secant is good to a fiftieth of it."""
+MOST_BEND = 1.5
+"""How many times as steep as a secant a parabola may be."""
 
 
 def smallest_passing(
@@ -97,7 +101,10 @@ def nearly_smallest_passing(
         above = log(target / value) / slope  # how far this noise is above the crossing, by the secant
         if value <= target and above <= 0.75 * width:
             return noise
-        noise *= exp(0.375 * width - above)
+        aim = 0.375 * width
+        if others and abs(above) <= SHORT:  # a secant is off by a small part of a short way
+            aim = min(aim, max(0.05 * width, 0.02 * abs(above)))
+        noise *= exp(aim - above)
         if not low < noise < high:  # the function is no straight line, or does not fall
             if low == 0.0 or high == inf or low > high:
                 break
@@ -119,6 +126,29 @@ def steepness(values: Mapping[float, float], first: float, second: float) -> flo
         return None
     slope = log(before / after) / log(second / first)
     return slope if LEAST_SLOPE <= slope <= MOST_SLOPE else None
+
+
+def steepness_at(values: Mapping[float, float], place: float) -> float | None:
+    """:func:`steepness` at a place: of the parabola, in logarithms, through the three values that are nearest to it.
+
+    The secant of the nearest two where there are no three that make sense, or where the parabola says something else
+    altogether; None where the secant makes no sense.
+
+    >>> parabola = {noise: exp(-(log(noise) ** 2)) for noise in (2.0, 4.0, 8.0)}
+    >>> round(steepness_at(parabola, exp(1.5)), 9)
+    3.0
+    """
+    near = sorted(values, key=lambda other: abs(log(other / place)))[:3]
+    if len(near) < 2:
+        return None
+    secant = steepness(values, near[0], near[1])
+    farther = steepness(values, near[1], near[2]) if len(near) == 3 else None
+    if secant is None or farther is None:
+        return secant
+    first, second, third = (log(other) for other in near)
+    bend = (farther - secant) / (third - first)
+    found = secant + bend * (2.0 * log(place) - first - second)
+    return found if 1.0 / MOST_BEND <= found / secant <= MOST_BEND else secant
 
 
 def close_bracket(

@@ -30,10 +30,10 @@ from hockeystick import (
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
-from hockeystick.bracketing import nearly_smallest_passing, smallest_passing
+from hockeystick.bracketing import nearly_smallest_passing, smallest_passing, steepness, steepness_at
 from hockeystick.calibration import noise_search
 from hockeystick.calibration.search import calibrate_and_certify
-from hockeystick.certification.schedule import EPSILON_NODES, run_accountants, settings_for
+from hockeystick.certification.schedule import EPSILON_NODES, Outcome, run_accountants, settings_for
 from hockeystick.certification.verification import verify
 from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution
@@ -41,7 +41,7 @@ from hockeystick.pairs.registry import dominating_pair
 from hockeystick.samplers import Sampler
 from hockeystick.settings import SearchPolicy, Settings
 from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE
-from hockeystick.types import Side
+from hockeystick.types import Kind, Side
 
 SAMPLERS: tuple[Sampler, ...] = (
     Deterministic(bins=7, epochs=3),
@@ -345,3 +345,64 @@ def test_bounds_that_are_known_are_not_computed_again_and_looser_methods_not_at_
     with pytest.raises(AssertionError, match="runs again"):
         run_accountants(pair, question, full, policy=policy, known=alone)
     assert run_accountants(pair, question, full, policy=policy, sides=(Side.UPPER,), looser=ACCOUNTANTS) == []
+
+
+FOUND = {"comparison": 3.4, "moment_majorant": 2.95, "moving_average": 2.87, "moment_majorant_cells": 2.9}
+"""Noise multipliers at which methods are told to meet the target; others say nothing."""
+
+
+def _told(monkeypatch: pytest.MonkeyPatch, below: float) -> tuple[noise_search.NoiseSearch, list[tuple[str, float]]]:
+    """A search whose methods are power laws, with lower bounds that meet the target at ``below``; and what it ran."""
+    run = Mechanism(strategy=BandedSquareRoot(bands=4), sampler=BallsInBins(bins=100, epochs=10))
+    search = noise_search.NoiseSearch(run, Question(delta=1e-5), 2.0, None, Deadline(), SearchPolicy())
+    ran: list[tuple[str, float]] = []
+
+    def told(pair: Any, question: Any, settings: Any, *, methods: Any, sides: Any, **rest: Any) -> list[Outcome]:
+        outcomes = []
+        for name in methods:
+            ran.append((name, pair.noise_multiplier))
+            for side in sides:
+                place = below if side is Side.LOWER else FOUND.get(name, inf)
+                if name == "moving_average" and settings is not search.full:
+                    place = inf
+                value = None if place == inf else 2.0 * (place / pair.noise_multiplier) ** 2.8
+                outcomes.append(Outcome(name, side, Kind.DETERMINISTIC, 1.0, value, 0.0, "ok"))
+        return outcomes
+
+    monkeypatch.setattr(noise_search, "run_accountants", told)
+    return search, ran
+
+
+def test_heavy_methods_are_looked_at_near_the_target_and_light_ones_lead_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From where public batches meet the target, at more than twice the noise."""
+    search, ran = _told(monkeypatch, below=2.8)
+    name, noise = search._best_method(7.7)
+    assert name == "moving_average"
+    assert noise == pytest.approx(2.87, rel=1e-3)
+    heavy = [where for method, where in ran if method not in ("gaussian", "comparison", "moment_majorant")]
+    assert heavy
+    assert max(heavy) <= 1.1 * 2.95
+    assert min(heavy) >= 0.9 * 2.95
+    assert max(where for method, where in ran if method == "moment_majorant") == 7.7
+
+
+def test_a_method_that_needs_more_effort_is_asked_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It came far from the target, to which a method that says something led afterwards."""
+    search, _ = _told(monkeypatch, below=2.0)
+    monkeypatch.setattr(search, "_affordable", lambda noise: ["comparison", "moving_average"])
+    assert search._best_method(7.7)[0] == "moving_average"
+
+
+def test_methods_after_two_sides_that_meet_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    search, ran = _told(monkeypatch, below=3.399)
+    name, noise = search._best_method(3.0)
+    assert (name, noise) == ("comparison", pytest.approx(3.4, rel=1e-3))
+    assert {method for method, _ in ran} <= {"gaussian", "comparison"}
+
+
+def test_a_parabola_has_the_slope_of_its_place_and_a_kink_that_of_the_secant() -> None:
+    parabola = {noise: exp(-2.0 * log(noise) - 0.5 * log(noise) ** 2) for noise in (1.5, 2.0, 3.0)}
+    for place in (1.4, 2.2, 3.3):
+        assert steepness_at(parabola, place) == pytest.approx(2.0 + log(place), rel=1e-9)
+    assert steepness_at({1.0: 2.0, 1.1: 1.9, 3.0: 1e-9}, 1.0) == steepness({1.0: 2.0, 1.1: 1.9}, 1.0, 1.1)
+    assert steepness_at({1.0: 2.0}, 1.0) is None

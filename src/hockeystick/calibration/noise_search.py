@@ -6,14 +6,14 @@ that were far looser are left out of it. Whatever is returned was certified: tha
 unsound, and a noise multiplier at worst larger than it might be.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import exp, inf, log
 
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
 from hockeystick.bounds import Question
-from hockeystick.bracketing import nearly_smallest_passing, smallest_passing, steepness
+from hockeystick.bracketing import APPROACHES, nearly_smallest_passing, smallest_passing, steepness_at
 from hockeystick.calibration.first_guess import first_guess, unamplified_guess
 from hockeystick.certificate import Certificate
 from hockeystick.certification.issue import PORTABLE, certificate_of
@@ -24,6 +24,7 @@ from hockeystick.certification.schedule import (
     Outcome,
     best,
     chosen_accountants,
+    gap_within,
     refuse_without_bound,
     run_accountants,
     settings_for,
@@ -39,9 +40,11 @@ from hockeystick.types import Kind, Side
 
 WIDTH = 4e-4
 """Relative width of the final bracket: the answer is within this of the smallest certified noise multiplier."""
+LIGHT_WIDTH = 0.02
+"""Times that, for quick methods."""
 COARSE_WIDTH = 5e-3
-LOOK_WIDTH, FIRST_WIDTH = 2e-2, 0.5
-"""The same where another search follows, and for a first answer."""
+LOOK_WIDTH, FIRST_WIDTH = 6e-2, 0.5
+"""How far a secant may lead where another search follows, and the width for a first answer."""
 EVALUATIONS = 20.0
 """About how many times a quick calibration runs the chosen method."""
 LOOKS = 7.0
@@ -58,10 +61,13 @@ QUIETER = 0.2
 """Factor to less noise where there is so much that epsilon is 0."""
 FAR = 0.3
 """Logarithm of the distance from the target at which methods are looked at once more, closer to it."""
+NEARER = 3.0
+"""Runs of a method that may be spent to come closer, over the standard seconds of all heavier methods together."""
 LIGHT, SLOW = 0.25, 0.1
 """From so many standard seconds a method may be left out at the end, and from this share of the work it is slow."""
-LOOSER, SLOW_LOOSER = 1.3, 1.01
-"""Methods, and slow ones, that come to more times the least epsilon on coarse grids are left out at the end."""
+LOOSER, NEAR_LOOSER, SLOW_LOOSER = 1.25, 1.03, 1.01
+"""Methods, heavy ones near the target that plan no effort, and slow ones, that come to more times the least epsilon on
+coarse grids are left out at the end."""
 NEXT_TO_NOTHING = 1e-2
 """Standard seconds of accountants that bound from below alone and are run all the same when methods are looked at."""
 
@@ -122,8 +128,8 @@ class NoiseSearch:
         self.cut: list[Outcome] = []
         self.from_below: float | None = None
         """About the noise multiplier at which lower bounds are at the target, where a first look has found some."""
-        self.known: dict[float, list[Outcome]] = {}
-        """What was said with the settings of certify, by noise multiplier."""
+        self.known: dict[tuple[float, float, Resolution], list[Outcome]] = {}
+        """What was said with some effort on some grids, by noise multiplier."""
         self.seen: dict[tuple[str, float, Resolution], dict[float, float]] = {}
         """What each method came to, by noise multiplier."""
         self.slope = 1.0 / SLOPE
@@ -196,9 +202,7 @@ class NoiseSearch:
         answer = nearly_smallest_passing(
             lambda noise: self.upper(noise, [method], settings), self.epsilon, start, width, self.slope, seen
         )
-        places = sorted(seen, key=lambda noise: abs(log(noise / answer)))[:2]
-        if len(places) == 2:
-            self.slope = steepness(seen, *places) or self.slope
+        self.slope = steepness_at(seen, answer) or self.slope
         return answer
 
     def _values(self, method: str, settings: Settings) -> dict[float, float]:
@@ -231,6 +235,7 @@ class NoiseSearch:
             methods = [name for name in methods if accountant(name).why_not(pair, Side.UPPER) is None]
         policy = replace(self.policy, gap_goal=goal, heavy=NEXT_TO_NOTHING) if goal else self.policy
         whole = settings is self.full and methods == self.methods and len(sides) > 1
+        known = self.known.setdefault((noise, settings.effort, settings.resolution), [])
         outcomes = run_accountants(
             pair,
             self.question,
@@ -239,11 +244,10 @@ class NoiseSearch:
             methods=methods,
             sides=sides,
             near=None if whole else self.epsilon,  # at its defaults, exactly as certify does
-            known=self.known.get(noise, ()) if settings is self.full else (),
+            known=known,
             looser=self.looser if whole else (),
         )
-        if settings is self.full:
-            self.known.setdefault(noise, []).extend(outcomes)
+        known.extend(outcomes)
         for outcome in outcomes:
             if outcome.side is Side.UPPER and outcome.value is not None:
                 self._values(outcome.method, settings)[noise] = outcome.value
@@ -269,6 +273,8 @@ class NoiseSearch:
             upper = partial(self.upper, methods=quick, settings=self.coarse)
             start = min(start, nearly_smallest_passing(upper, self.epsilon, start, FIRST_WIDTH, self.slope, {}))
             self._report()
+            assert self.best is not None  # the Gaussian has passed
+            self.slope = steepness_at(self._values(self.best.upper.method, self.coarse), start) or self.slope
         return start
 
     def _report(self) -> None:
@@ -283,7 +289,8 @@ class NoiseSearch:
         for _ in range(2):
             if chosen != "gaussian" or self.methods:
                 self._report()
-            answer = self.approach(chosen, self.full, near, WIDTH)
+            width = WIDTH if self._seconds(chosen, near) > QUICK else LIGHT_WIDTH * WIDTH
+            answer = self.approach(chosen, self.full, near, width)
             final = self._final(answer)
             if self._meets(final.stated) and final.stated >= self.epsilon * (1.0 - METHOD_GOAL):
                 return final
@@ -305,6 +312,11 @@ class NoiseSearch:
         pair = dominating_pair(found)
         return certificate_of(found, pair, self.question, answer.outcomes, answer.settings, whole=whole)
 
+    def _seconds(self, method: str, noise: float) -> float:
+        """Standard seconds of one side by a method, 0 where it does not apply."""
+        one, pair = accountant(method), dominating_pair(self.mechanism.with_noise(noise))
+        return one.seconds(pair) if one.why_not(pair, Side.UPPER) is None else 0.0
+
     def _affordable(self, noise: float) -> list[str]:
         """The default accountants that the planned work allows to run again and again."""
         pair = dominating_pair(self.mechanism.with_noise(noise))
@@ -320,49 +332,103 @@ class NoiseSearch:
     def _best_method(self, start: float) -> tuple[str, float]:
         """The accountant with the smallest upper bound near the solution, and about where that is.
 
-        Looks on coarse grids, from where the noise is enough down; those that are far looser are remembered.
+        Those that are far looser are remembered.
         """
         allowed = self.methods or self._affordable(start)
         if len(allowed) == 1:
             return allowed[0], start
-        outcomes = self.run(start, allowed, self.coarse, (Side.UPPER, Side.LOWER), METHOD_GOAL)
-        chosen, noise = best(outcomes, Side.UPPER), start
-        while chosen is not None and chosen.value == 0.0 and noise > SMALLEST_NOISE:  # which does not say how far to go
-            noise = max(QUIETER * noise, SMALLEST_NOISE)
-            outcomes = self.run(noise, allowed, self.coarse, (Side.UPPER, Side.LOWER), METHOD_GOAL)
-            chosen = best(outcomes, Side.UPPER)
+        noise, outcomes, rivals = self._looks(start, allowed)
+        chosen = best(outcomes, Side.UPPER)
         if chosen is None or not chosen.value:
             return "gaussian", start
         name, off = chosen.method, log(chosen.value / self.epsilon)
-        self._remember_looser(outcomes, chosen.value, noise)
-        noise *= exp(off / self.slope)
-        if name != "gaussian" and (abs(off) > FAR or accountant(name).plans_effort):
-            noise = self.approach(name, self.coarse, noise, LOOK_WIDTH)
-        rivals = [outcome.method for outcome in outcomes if self._is_rival(outcome, chosen)]
-        values = {rival: self.upper(noise, [rival], self._effort_for(rival, outcomes)) for rival in rivals}
-        closest = min(values, key=values.__getitem__, default=name)
-        if values and values[closest] < self.epsilon:
+        self._remember_looser(_uppers(outcomes), chosen.value, noise)
+        if name != "gaussian" and abs(off) > FAR and noise in self._values(name, self.coarse):
+            rivals |= {one: self.coarse for one, value in _uppers(outcomes).items() if value is not None}
+            noise = self._nearer(name, noise)
+        else:
+            noise *= exp(off / self.slope)
+        left = [one for one in rivals if one not in ("gaussian", name, *self.looser)]
+        values = {one: self.upper(noise, [one], rivals[one]) for one in left} | {name: self.epsilon}
+        closest = min(values, key=values.__getitem__)
+        if closest != name:
             name, noise = closest, noise * (values[closest] / self.epsilon) ** (1.0 / self.slope)
+        self._remember_looser(values, min(values.values()), noise)
         return name, noise
 
-    def _is_rival(self, outcome: Outcome, chosen: Outcome) -> bool:
-        """Whether another method than the chosen one may be the best closer to the solution, or with more effort."""
-        if outcome.side is not Side.UPPER or outcome.method in ("gaussian", chosen.method, *self.looser):
-            return False
-        return outcome.value is not None or accountant(outcome.method).plans_effort
+    def _looks(self, start: float, allowed: Sequence[str]) -> tuple[float, list[Outcome], dict[str, Settings]]:
+        """A noise multiplier, what the methods say there on coarse grids, and the rivals, with the settings for them.
 
-    def _effort_for(self, method: str, outcomes: Sequence[Outcome]) -> Settings:
-        """Settings of a second look: coarse ones, unless they were too little for any bound."""
-        known = {outcome.method for outcome in outcomes if outcome.side is Side.UPPER and outcome.value is not None}
-        return self.coarse if method in known else self.full
+        Heavy methods come after light ones, which lead closer to the solution where that costs less than what is still
+        to come. Rivals said something farther away, or need more effort to say anything.
+        """
+        pair = dominating_pair(self.mechanism.with_noise(start))
+        seconds = {name: accountant(name).seconds(pair) for name in allowed}
+        order = sorted(allowed, key=seconds.__getitem__)
+        light = [name for name in order if seconds[name] <= QUICK]
+        rounds = [light] * bool(light) + [[name] for name in order[len(light) :]]
+        noise, rivals = start, dict[str, Settings]()
+        outcomes: list[Outcome] = []
+        for place, names in enumerate(rounds):
+            ahead = sum(seconds[name] for later in rounds[place + 1 :] for name in later)
+            both, settings = (Side.UPPER, Side.LOWER), self.coarse
+            outcomes += self.run(noise, names, settings, both if names == light else (Side.UPPER,), METHOD_GOAL)
+            chosen = best(outcomes, Side.UPPER)
+            while chosen is not None and chosen.value == 0.0 and noise > SMALLEST_NOISE:  # says not how far to go
+                noise = max(QUIETER * noise, SMALLEST_NOISE)
+                tried = [name for earlier in rounds[: place + 1] for name in earlier]
+                outcomes = self.run(noise, tried, settings, both, METHOD_GOAL)
+                chosen = best(outcomes, Side.UPPER)
+            off = log(chosen.value / self.epsilon) if chosen is not None and chosen.value else inf
+            if accountant(names[0]).plans_effort and _uppers(outcomes).get(names[0]) is None:
+                settings = self.full
+                if ahead and abs(off) <= FAR:
+                    outcomes += self.run(noise, names, settings, (Side.UPPER,), METHOD_GOAL)
+                    chosen = best(outcomes, Side.UPPER)
+                else:
+                    rivals[names[0]] = settings
+            if not ahead or chosen is None or not chosen.value or chosen.method == "gaussian":
+                continue
+            if names != light and chosen.method == names[0]:
+                outcomes += self.run(noise, names, settings, (Side.LOWER,), METHOD_GOAL)
+            if gap_within(outcomes, METHOD_GOAL):
+                break
+            if names != light and abs(off) > FAR and seconds[chosen.method] <= min(ahead / NEARER, self.policy.heavy):
+                self._remember_looser(_uppers(outcomes), chosen.value, noise)
+                rivals |= {one: self.coarse for one, value in _uppers(outcomes).items() if value is not None}
+                noise = self._nearer(chosen.method, noise)
+                outcomes = self.run(noise, [chosen.method], self.coarse, both, METHOD_GOAL)
+        here = {one for one, value in _uppers(outcomes).items() if value is not None}
+        return noise, outcomes, {one: how for one, how in rivals.items() if one not in here}
 
-    def _remember_looser(self, outcomes: Sequence[Outcome], least: float, noise: float) -> None:
+    def _nearer(self, method: str, noise: float) -> float:
+        """About where a method crosses the target on coarse grids, by looks at it from a noise multiplier it has seen.
+
+        Ends where a secant leads no farther than ``LOOK_WIDTH``, and may be on either side.
+        """
+        seen = self._values(method, self.coarse)
+        for _ in range(APPROACHES):
+            way = log(seen[noise] / self.epsilon) / self.slope
+            noise *= exp(way)
+            if abs(way) <= LOOK_WIDTH:
+                return noise
+            if not 0.0 < self.upper(noise, [method], self.coarse) < inf:
+                break
+            self.slope = steepness_at(seen, noise) or self.slope
+        return self.approach(method, self.coarse, noise, LOOK_WIDTH)
+
+    def _remember_looser(self, values: Mapping[str, float | None], least: float, noise: float) -> None:
         """Which of these upper bounds are so much above the least one that certify would not state them."""
-        pair = dominating_pair(self.mechanism.with_noise(noise))
-        for outcome in outcomes:
-            one = accountant(outcome.method)
-            seconds = one.seconds(pair) if one.why_not(pair, Side.UPPER) is None else 0.0
-            most = (LOOSER if seconds <= SLOW * self.policy.work else SLOW_LOOSER) * least
-            loose = not one.plans_effort if outcome.value is None else outcome.value > most
-            if outcome.side is Side.UPPER and loose and seconds > LIGHT:
-                self.looser |= {outcome.method}
+        near = abs(log(least / self.epsilon)) <= FAR
+        for name, value in values.items():
+            one, seconds = accountant(name), self._seconds(name, noise)
+            most = NEAR_LOOSER if near and seconds > self.policy.heavy and not one.plans_effort else LOOSER
+            most = SLOW_LOOSER if seconds > SLOW * self.policy.work else most
+            loose = not one.plans_effort if value is None else value > most * least
+            if loose and seconds > LIGHT:
+                self.looser |= {name}
+
+
+def _uppers(outcomes: Sequence[Outcome]) -> dict[str, float | None]:
+    """The upper bounds by method, None for one that gave none; of several, the last."""
+    return {outcome.method: outcome.value for outcome in outcomes if outcome.side is Side.UPPER}

@@ -130,9 +130,9 @@ def run_accountants(
     bounds = {(outcome.method, outcome.side): outcome.bound for outcome in known if outcome.bound is not None}
     for one, side in sorted(tasks, key=lambda task: place(*task)):
         if not run_all:
-            if _gap_within(outcomes, policy.gap_goal) and not zero_is_cheap(one, side):
+            if gap_within(outcomes, policy.gap_goal) and not zero_is_cheap(one, side):
                 continue
-            if cost(one, side) > policy.heavy and _gap_within(outcomes, max(policy.gap_goal, policy.heavy_goal)):
+            if cost(one, side) > policy.heavy and gap_within(outcomes, max(policy.gap_goal, policy.heavy_goal)):
                 continue
             settled = {outcome.method for outcome in outcomes if outcome.side is side and outcome.value is not None}
             if one.is_beaten(pair, settled):
@@ -346,7 +346,8 @@ def check_budget(budget: float) -> float:
     return budget
 
 
-def _gap_within(outcomes: Sequence[Outcome], goal: float) -> bool:
+def gap_within(outcomes: Sequence[Outcome], goal: float) -> bool:
+    """Whether the best bounds are this close, relative to the lower one, or the upper one says that nothing is lost."""
     upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
     if upper is None or lower is None or not upper.value or not lower.value:
         return upper is not None and upper.value is not None and upper.value <= SMALLEST_UPPER
