@@ -157,13 +157,15 @@ def test_what_is_left_out_is_as_small_as_is_charged(
         assert one.sum() == pytest.approx(1.0, abs=1e-12)
 
 
-def test_frequencies_are_all_there_unless_they_are_too_many() -> None:
+def test_frequencies_are_all_there_unless_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """A law from a part of them would be no law: with room for all nothing is missing, and without it that shows."""
+    monkeypatch.setattr("hockeystick.filters.renewal_filters.AT_ONCE", {1: 4, 2: 4})
     shifts, gap, steps = np.array([0.8, 0.4]), 5, 320
     table = filter_for(shifts, 0.2, gap, steps)
     assert table is not None
     every = frequencies_for(table, shifts.size, gap, steps, Deadline())
     room = float(every.numbers.size)
+    assert room > 8.0, "several batches"
     same = frequencies_for(table, shifts.size, gap, steps, Deadline(), most=room)
     assert np.array_equal(same.numbers, every.numbers)
     assert same.left_out == every.left_out

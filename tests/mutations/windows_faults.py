@@ -42,8 +42,8 @@ FAULTS = [
     ),
     (
         "filters/renewal_filters.py",
-        "numbers += int(np.count_nonzero(smallest > NEGLIGIBLE))",
-        "numbers += smallest.size",
+        "if numbers > most:",
+        "if numbers > 0.5 * most:",
         "the search for frequencies ends before they are too many, and the law misses some",
         FILTERS,
     ),
