@@ -40,8 +40,6 @@ from hockeystick.types import Kind, Side
 
 WIDTH = 4e-4
 """Relative width of the final bracket: the answer is within this of the smallest certified noise multiplier."""
-LIGHT_WIDTH = 0.02
-"""Times that, for quick methods."""
 COARSE_WIDTH = 5e-3
 LOOK_WIDTH, FIRST_WIDTH = 6e-2, 0.5
 """How far a secant may lead where another search follows, and the width for a first answer."""
@@ -289,8 +287,7 @@ class NoiseSearch:
         for _ in range(2):
             if chosen != "gaussian" or self.methods:
                 self._report()
-            width = WIDTH if self._seconds(chosen, near) > QUICK else LIGHT_WIDTH * WIDTH
-            answer = self.approach(chosen, self.full, near, width)
+            answer = self.approach(chosen, self.full, near, WIDTH)
             final = self._final(answer)
             if self._meets(final.stated) and final.stated >= self.epsilon * (1.0 - METHOD_GOAL):
                 return final
