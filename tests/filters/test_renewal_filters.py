@@ -128,29 +128,9 @@ def test_what_is_left_out_is_as_small_as_is_charged(
     every = Frequencies(np.arange(table.size // 2 + 1), 0.0)
     assert 3 * some.numbers.size < every.numbers.size
     assert 0.0 < some.left_out < 1e-15
-    short = sum_laws(
-        table,
-        shifts,
-        prob,
-        gap,
-        steps,
-        first=first,
-        rounding=0.0,
-        frequencies=some,
-        deadline=Deadline(),
-        examples=examples,
-    )
-    whole = sum_laws(
-        table,
-        shifts,
-        prob,
-        gap,
-        steps,
-        first=first,
-        rounding=0.0,
-        frequencies=every,
-        deadline=Deadline(),
-        examples=examples,
+    common = {"first": first, "rounding": 0.0, "deadline": Deadline(), "examples": examples}
+    short, whole = (
+        sum_laws(table, shifts, prob, gap, steps, frequencies=frequencies, **common) for frequencies in (some, every)
     )
     for one, other in ((short.present, whole.present), (short.without, whole.without)):
         assert np.linalg.norm(one - other) <= 2e-14

@@ -175,6 +175,19 @@ def test_what_no_line_answers_is_at_most_what_any_of_them_says(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("rate", "sigma", "steps"), RUNS)
+def test_moments_are_above_what_lines_find_from_below(rate: float, sigma: float, steps: int) -> None:
+    """A search for epsilon takes them alone where they are small, so far orders count as well as near ones."""
+    profiles, compared = Profiles(PoissonMoments(rate, sigma), steps), 0
+    for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0):
+        for direction in Direction:
+            sides = profiles.sides(epsilon, direction)
+            if sides is not None:
+                assert sides.lower <= profiles.by_moments(epsilon, direction) <= 1.0
+                compared += sides.lower > 0.0
+    assert compared >= 3
+
+
+@pytest.mark.parametrize(("rate", "sigma", "steps"), RUNS)
 def test_what_is_cut_off_the_line_is_charged(
     rate: float, sigma: float, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,8 +172,8 @@ FAULTS = [
     ),
     (
         _POWERS,
-        "return min(exp(min(exponent + error + MOVED, 0.0)) + self._charge * infinite, 1.0)",
-        "return min(exp(min(exponent + error + MOVED, 0.0)), 1.0)",
+        "return min(exp(min(exponent + error, 0.0)) + self._charge * infinite, 1.0)",
+        "return min(exp(min(exponent + error, 0.0)), 1.0)",
         "a bound by moments forgets what is at 0 and at infinity",
         _TESTS,
     ),

@@ -230,7 +230,8 @@ class Powers:
         error = self.count * (self._error_of_weights(order, log_size) + len(self._logs) * UNIT_ROUNDOFF)
         exponent = log_size - order * x + extra + float(log_peaks(np.array([order]))[0])
         infinite = self.law.p_inf if direction is Direction.REMOVE else self.law.at_zero
-        return min(exp(min(exponent + error + MOVED, 0.0)) + self._charge * infinite, 1.0)
+        error += (1.0 + abs(order)) * MOVED  # of places and threshold
+        return min(exp(min(exponent + error, 0.0)) + self._charge * infinite, 1.0)
 
     def _error_of_weights(self, order: float, log_size: float) -> float:
         """Bounds the relative error of each tilted mass."""
