@@ -11,6 +11,7 @@ from unit_oracle import EPSILONS, GRID_ERROR
 
 import hockeystick as hs
 from hockeystick import Direction, Side
+from hockeystick.accountants.participation_windows import windows_above
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.errors import CannotCertifyError, UnsupportedError
 from hockeystick.mechanism import Unit
@@ -54,6 +55,41 @@ def test_never_below_the_truth(block: int, monkeypatch: pytest.MonkeyPatch) -> N
         truth = oracle.deltas(oracle.mixture(outcomes, matrix, np.ones((1, steps))), oracle.nobody(matrix), sigma)
         pair = SubsetMixture(noise_multiplier=sigma, matrix=DenseMatrix(matrix), sampling_prob=prob)
         assert (upper(pair) >= truth - GRID_ERROR[steps]).all(), seed
+
+
+class Scored:
+    """Windows of which only the second moment is asked."""
+
+    def __init__(self, score: float) -> None:
+        self.score = score
+
+    def second_moment(self, noise: float, prob: float) -> float:
+        return self.score
+
+
+@pytest.mark.parametrize(
+    ("scores", "tried"),
+    [
+        ({256: 1.0, 64: 1.004, 16: 0.9}, [256, 64, 16]),
+        ({256: 1.0, 64: 1.006, 16: 0.9}, [256, 64]),
+        ({256: 1.0, 64: 0.8, 16: 0.9}, [256, 64, 16]),
+        ({256: 3.0, 64: 2.0, 16: 1.0}, [256, 64, 16]),
+    ],
+)
+def test_shorter_windows_are_tried_until_they_are_worse(
+    scores: dict[int, float], tried: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was tried is kept, the worse one too: certify takes the best of its bounds."""
+    asked: list[int] = []
+
+    def fitted(gram: object, size: int, *others: object) -> Scored:
+        asked.append(size)
+        return Scored(scores[size])
+
+    monkeypatch.setattr("hockeystick.windows.dominating_windows.dominating_windows", fitted)
+    pair = SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 300), sampling_prob=0.01)
+    assert [one.score for one in windows_above(pair, SETTINGS)] == [scores[size] for size in tried]  # type: ignore[attr-defined]
+    assert asked == tried
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -371,7 +371,8 @@ class NoiseSearch:
             both, settings = (Side.UPPER, Side.LOWER), self.coarse
             outcomes += self.run(noise, names, settings, both if names == light else (Side.UPPER,), METHOD_GOAL)
             chosen = best(outcomes, Side.UPPER)
-            while chosen is not None and chosen.value == 0.0 and noise > SMALLEST_NOISE:  # says not how far to go
+            # An epsilon of 0 says nothing of how far to go.
+            while chosen is not None and chosen.value == 0.0 and noise > SMALLEST_NOISE:
                 noise = max(QUIETER * noise, SMALLEST_NOISE)
                 tried = [name for earlier in rounds[: place + 1] for name in earlier]
                 outcomes = self.run(noise, tried, settings, both, METHOD_GOAL)

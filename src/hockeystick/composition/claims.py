@@ -19,15 +19,15 @@ from hockeystick.types import Adjacency, Kind
 FIRST = "/1"
 """What the formats of early claims end with."""
 BESIDE = ("hockeystick_version", "accuracy")
-"""The fields of ``origin`` that these claims have beside their other fields."""
+"""The fields of ``origin`` that stand beside the other fields in format 1."""
 
 
 class DerivedClaim(Spec):
     """A claim that follows from certificates, which it embeds whole.
 
     One of ``epsilon`` and ``delta`` was given and is a number, the other was bounded and is an interval. Claims of
-    format 1 have two fields of ``origin``, version and accuracy, beside the others. They are read as if they were
-    there, and written as they were.
+    format 1 have the version and the accuracy beside their other fields. They are read into ``origin``, and written
+    where they stood.
 
     Attributes:
         certificates: what the claim follows from, each of them once.
@@ -119,7 +119,7 @@ class DerivedClaim(Spec):
         values = parsed_object(document, name)
         if str(values.get("format")).endswith(FIRST):
             if "origin" in values:
-                raise InvalidInputError(f"The 'origin' field of the {name} belongs to format 2")
+                raise InvalidInputError(f"The 'origin' field of the {name} must be absent in format 1")
             made = {field: values.pop(field) for field in BESIDE if field in values}
             document = json.dumps(values | {"origin": {"library_versions": {}, **made}})
         return super().parse_json(document, name)
