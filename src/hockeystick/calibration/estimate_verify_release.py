@@ -19,7 +19,7 @@ from math import exp, log, sqrt
 from typing import TYPE_CHECKING
 
 from hockeystick.accountants.monte_carlo import known_upper, resting_on
-from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.registry import ACCOUNTANTS, accountant
 from hockeystick.bounds import Question
 from hockeystick.bracketing import smallest_passing
 from hockeystick.certificate import Certificate
@@ -28,6 +28,7 @@ from hockeystick.certification.schedule import (
     COARSE_EFFORT,
     COARSE_NODES,
     RUNS,
+    Outcome,
     best,
     run_accountants,
     run_named,
@@ -361,20 +362,36 @@ def _released(
     released, lowest = best(sampled, Side.UPPER), best(sampled, Side.LOWER)
     assert released is not None  # the tests have accepted
     assert released.value is not None
+    whole = settings_for(question, pair, deadline, policy=policy)
     coarse = Settings(Resolution(COARSE_NODES, delta), deadline, effort=COARSE_EFFORT * policy.effort(RUNS))
-    less = replace(policy, work=CHECK_SHARE * policy.work)
-    certain = run_accountants(pair, question, coarse, policy=less, methods=methods, sides=(Side.UPPER,))
-    other = best(certain, Side.UPPER)
+    less, above = replace(policy, work=CHECK_SHARE * policy.work), (Side.UPPER,)
+    certain = run_accountants(pair, question, coarse, policy=less, methods=methods, sides=above)
+    most = released.value * (1.0 + COARSE_GOAL)
+    if not _is_at_most(certain, most):
+        # With little effort some methods say nothing, and are the best with more.
+        silent = [one.method for one in certain if one.value is None and _may_say_more(one.method, pair)]
+        certain += run_accountants(pair, question, whole, policy=policy, methods=silent, sides=above) if silent else []
     below = []
     if lowest is None or not lowest.value or released.value > lowest.value * (1.0 + LOWER_GOAL):
-        lower = settings_for(question, pair, deadline, policy=policy)
-        below = run_accountants(pair, question, lower, policy=policy, sides=(Side.LOWER,))
+        below = run_accountants(pair, question, whole, policy=policy, sides=(Side.LOWER,))
     # An upper bound without samples is none for what the tests may err beside it, and so no part of the certificate.
     return Release(
         certificate=certificate_of(mechanism, pair, question, [*sampled, *below], settings),
-        certain=other is not None and other.value is not None and other.value <= released.value * (1.0 + COARSE_GOAL),
+        certain=_is_at_most(certain, most),
         tested=True,
     )
+
+
+def _may_say_more(method: str, pair: DominatingPair) -> bool:
+    """Whether a method bounds this pair from above, and more effort helps it."""
+    one = accountant(method)
+    return one.plans_effort and one.why_not(pair, Side.UPPER) is None
+
+
+def _is_at_most(outcomes: Sequence[Outcome], most: float) -> bool:
+    """Whether the least upper bound is at most this."""
+    found = best(outcomes, Side.UPPER)
+    return found is not None and found.value is not None and found.value <= most
 
 
 def _bound_below(
