@@ -161,10 +161,16 @@ class NoiseSearch:
         return guess.noise
 
     def answer_meets(self, question: Question) -> bool:
-        """Whether the bound behind the last certificate is at most the target for this question too."""
+        """Whether the bound behind the last certificate is at most the target for this question too.
+
+        Not where the deadline passes before that is known: some profiles compute when they are asked.
+        """
         assert self.certified is not None
         assert self.certified.upper.bound is not None
-        return self._meets(question.answer(self.certified.upper.bound) * (1.0 + PORTABLE))
+        try:
+            return self._meets(question.answer(self.certified.upper.bound) * (1.0 + PORTABLE))
+        except BudgetExceededError:
+            return False
 
     def rough(self, near: float) -> Certificate:
         """The certificate of the least noise on coarse grids, or of the best so far when the deadline passes."""
