@@ -157,11 +157,17 @@ class Bound:
         """
         return for_each(self._delta, "epsilon", epsilon)
 
-    def _delta(self, epsilon: float, about: float | None = None) -> float:
+    def _delta(self, epsilon: float) -> float:
         if not 0.0 <= epsilon <= MAX_EPSILON:
             raise InvalidInputError(f"The 'epsilon' field must be from 0 to {MAX_EPSILON:g}. Got {epsilon!r} instead.")
-        distinct = dict.fromkeys(self.profiles.values())  # both directions may have the same
-        value = max(profile(epsilon) if about is None else _about(profile, about)(epsilon) for profile in distinct)
+        return self._largest(self._distinct, epsilon)
+
+    @property
+    def _distinct(self) -> list[Profile]:
+        return list(dict.fromkeys(self.profiles.values()))  # both directions may have the same
+
+    def _largest(self, profiles: list[Profile], epsilon: float) -> float:
+        value = max(profile(epsilon) for profile in profiles)
         if self.slack:
             change = (1.0 + exp(epsilon)) * self.slack
             value += change if self.side is Side.UPPER else -change
@@ -184,7 +190,10 @@ class Bound:
     def _epsilon(self, delta: float, near: float | None) -> float:
         if not 0.0 < delta < 1.0:
             raise InvalidInputError(f"The 'delta' field must be between 0 and 1, both excluded. Got {delta!r} instead.")
-        return smallest_epsilon(partial(self._delta, about=delta), delta, self.side, near=near)
+        if near is None:
+            near = max(map(partial(_expected, delta=delta), self._distinct), default=0.0)
+        profiles = [_about(profile, delta) for profile in self._distinct]
+        return smallest_epsilon(partial(self._largest, profiles), delta, self.side, near=near)
 
 
 @runtime_checkable
@@ -193,6 +202,9 @@ class Focused(Protocol):
 
     def about(self, delta: float) -> Profile:
         """The profile for comparisons with this delta: a bound everywhere, and close where it is about as large."""
+
+    def expected(self, delta: float) -> float:
+        """About the epsilon at which the profile reaches this delta; a guess, from 0 to infinity."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,9 +221,16 @@ class _Checked:
     def about(self, delta: float) -> Profile:
         return _Checked(_about(self.profile, delta), self.side)
 
+    def expected(self, delta: float) -> float:
+        return _expected(self.profile, delta)
+
 
 def _about(profile: Profile, delta: float) -> Profile:
     return profile.about(delta) if isinstance(profile, Focused) else profile
+
+
+def _expected(profile: Profile, delta: float) -> float:
+    return profile.expected(delta) if isinstance(profile, Focused) else 0.0
 
 
 def for_each(function: Callable[[float], float], name: str, values: float | Numbers) -> float | NDArray[np.float64]:

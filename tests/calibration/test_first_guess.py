@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import hockeystick as hs
+from hockeystick.accountants.direct import Transforms
 from hockeystick.calibration import noise_search
 from hockeystick.calibration.first_guess import Guess, first_guess, unamplified_guess
+from hockeystick.laws.hidden_visits import HiddenVisits
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.samplers import Sampler
 
@@ -39,6 +41,34 @@ def test_the_guess_is_near_the_answer(sampler: Sampler, epsilon: float) -> None:
     ]
     assert values[1] <= epsilon <= values[0]
     assert log(values[0] / values[1]) / log(near[1] / near[0]) == pytest.approx(guess.slope, rel=0.5)
+
+
+@pytest.mark.parametrize(("sampler", "epsilon"), samplers()[:9])
+def test_an_epsilon_is_found_in_few_evaluations_and_wherever_the_search_begins(
+    sampler: Sampler, epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = hs.calibrate(hs.Mechanism(sampler=sampler), epsilon=epsilon, delta=DELTA)
+    bound, asked = hs.bound(run, "direct"), list[float]()
+    call = Transforms.__call__
+
+    def counted(self: Transforms, at: float) -> float:
+        if self.direction is hs.Direction.REMOVE:
+            asked.append(at)
+        return call(self, at)
+
+    monkeypatch.setattr(Transforms, "__call__", counted)
+    found = bound.epsilon(DELTA)
+    assert len(asked) <= 10
+    asked.clear()
+    assert bound.epsilon(DELTA, near=1e-200) == pytest.approx(found, rel=2e-9)
+    assert len(asked) > 10
+
+
+@pytest.mark.parametrize("noise", [1e-160, 1e-3, 0.02, 1e3, 1e200])
+def test_far_noise_is_guessed_for_without_an_overflow(noise: float) -> None:
+    for visits in (HiddenVisits(1e-9, 1e9, 1.0 / noise), HiddenVisits(1.0, 3, 1.0 / noise)):
+        assert 0.0 <= visits.delta(1.0) <= 3.0
+        assert 1e-6 <= visits.epsilon(1e-5) <= 1.1 * 500.0
 
 
 @pytest.mark.parametrize(("sampler", "epsilon"), samplers()[:6])

@@ -27,6 +27,7 @@ from hockeystick.laws.allocated_epochs import allocated_epochs
 from hockeystick.laws.comonotone import comonotone
 from hockeystick.laws.contours import Profiles, Sides, profiles_of_steps
 from hockeystick.laws.grid import Resolution
+from hockeystick.laws.hidden_visits import HiddenVisits
 from hockeystick.laws.law import FAR, MAX_RATIO, ORDINARY, Law, Units, point_mass_at_one
 from hockeystick.laws.operations import average, compose, mix, power, thin, weighted
 from hockeystick.laws.profile import law_delta, law_profiles
@@ -225,7 +226,8 @@ def _steps_profiles(pair: IndependentSteps, side: Side, settings: Settings) -> M
         return lambda epsilon, direction: profiles.sides(epsilon, direction) or rare.sides(epsilon, direction)
 
     rough = Rough(profiles.by_moments, profiles.at_most)
-    return _by_transforms(told, rough, law, side, settings.resolution.smallest_delta)
+    visits = HiddenVisits(pair.sampling_prob, pair.steps, 1.0 / pair.noise_multiplier)
+    return _by_transforms(told, rough, law, side, settings.resolution.smallest_delta, visits)
 
 
 def by_contours(
@@ -256,6 +258,7 @@ class Transforms:
         rough: what is asked in their place.
         law: of this side; made when it is first asked.
         smallest: deltas far below it do not matter.
+        visits: what the profile is about; None for steps that differ.
         compared: whether all deltas are only compared with the smallest.
     """
 
@@ -265,6 +268,7 @@ class Transforms:
     side: Side
     direction: Direction
     smallest: float
+    visits: HiddenVisits | None
     compared: bool = False
 
     def __call__(self, epsilon: float) -> float:
@@ -286,11 +290,20 @@ class Transforms:
         """The profile for comparisons with this delta."""
         return replace(self, smallest=max(delta, self.smallest), compared=True)
 
+    def expected(self, delta: float) -> float:
+        """About the epsilon at which the profile reaches delta; 0 where nothing is known before it is computed."""
+        return 0.0 if self.visits is None else self.visits.epsilon(delta)
+
 
 def _by_transforms(
-    told: Callable[[float, bool], Told], rough: Rough, law: Callable[[], Law], side: Side, smallest_delta: float
+    told: Callable[[float, bool], Told],
+    rough: Rough,
+    law: Callable[[], Law],
+    side: Side,
+    smallest_delta: float,
+    visits: HiddenVisits | None = None,
 ) -> Mapping[Direction, Profile]:
-    return {direction: Transforms(told, rough, law, side, direction, smallest_delta) for direction in Direction}
+    return {direction: Transforms(told, rough, law, side, direction, smallest_delta, visits) for direction in Direction}
 
 
 def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
@@ -310,7 +323,8 @@ def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Map
     def told(smallest: float, compared: bool) -> Told:
         return epochs(smallest, compared=compared).sides
 
-    return _by_transforms(told, Rough(moments, moments), law, side, smallest)
+    visits = HiddenVisits(1.0 / pair.bins, pair.bins * pair.epochs, 1.0 / pair.visit_noise)
+    return _by_transforms(told, Rough(moments, moments), law, side, smallest, visits)
 
 
 def _of(laws: LawAnalysis) -> Analysis:

@@ -4,8 +4,9 @@ A guess proves nothing, and decides about nothing but the number of evaluations.
 """
 
 from dataclasses import dataclass
-from math import exp, expm1, log, log1p, sqrt
+from math import log, sqrt
 
+from hockeystick.laws.hidden_visits import HiddenVisits
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.independent_steps import IndependentSteps
@@ -14,8 +15,6 @@ HALVINGS = 40
 """Of the octaves between the smallest guess and the largest, until a guess is known to a billionth."""
 LEAST_NOISE = 0.05
 """Guesses are not below this share of a visit's sensitivity, where exponentials of variances would overflow."""
-FAR = 500.0
-"""An epsilon whose exponential is a double."""
 NUDGE = 1.02
 """Ratio of the two targets whose guesses tell how steep epsilon is."""
 
@@ -40,8 +39,7 @@ def unamplified_guess(pair: DominatingPair, epsilon: float, delta: float) -> flo
 def first_guess(pair: DominatingPair, epsilon: float, delta: float) -> Guess | None:
     """About the noise multiplier at which a pair meets the target; None where no closed form is near the truth.
 
-    Rather too little: the larger one of two deltas is taken, of a single step that betrays the example, times the steps
-    that may, and of a Gaussian with the variance that all steps have together (the central limit).
+    Rather too little, as :meth:`.HiddenVisits.delta` is.
 
     Args:
         pair: its own noise multiplier does not matter.
@@ -66,24 +64,12 @@ def _hidden_visits(pair: DominatingPair) -> tuple[float, float, float] | None:
 
 
 def _solved(rate: float, steps: float, sensitivity: float, epsilon: float, delta: float, most: float) -> float:
-    """The noise multiplier up to ``most`` at which the larger one of the two deltas is delta."""
-    strike, least = log1p(expm1(min(epsilon, FAR)) / rate), LEAST_NOISE * sensitivity
+    """The noise multiplier up to ``most`` at which about this delta is left."""
+    least = LEAST_NOISE * sensitivity
     for _ in range(HALVINGS):
         noise = sqrt(least * most)
-        if _larger(rate, steps, sensitivity / noise, strike, epsilon) <= delta:
+        if HiddenVisits(rate, steps, sensitivity / noise).delta(epsilon) <= delta:
             most = noise
         else:
             least = noise
     return most
-
-
-def _larger(rate: float, steps: float, mu: float, strike: float, epsilon: float) -> float:
-    return max(steps * rate * _delta(mu, strike), _delta(rate * sqrt(steps * expm1(mu * mu)), epsilon))
-
-
-def _delta(mu: float, epsilon: float) -> float:
-    """Of a Gaussian mechanism, about."""
-    from scipy.special import log_ndtr
-
-    high, low = (float(log_ndtr(sign * 0.5 * mu - epsilon / mu)) for sign in (1.0, -1.0))
-    return -exp(high) * expm1(min(epsilon + low - high, 0.0))

@@ -30,21 +30,23 @@ from hockeystick.types import Direction
 
 LEAST_NOISE, MOST_NOISE, MOST_BINS = 0.3, 300.0, 10**6
 """Of one visit. With less noise a line would take too many nodes; with more, or more bins, rounding is too large."""
-TURN = 0.6
+TURN = 0.75
 """Angle by which Y is turned in the complex plane, at most pi / 4, so that e^(-v Y) falls on all lines."""
-REACH = 9.0
+REACH = 8.6
 """Standard deviations beyond which nodes are left out, and charged: on the left of z, and on the right of z - mu."""
-QUADRATURE = 42.0
+QUADRATURE = 37.0
 """The trapezoidal rule over z errs by at most 2 e^-QUADRATURE."""
 BLOCK = 32
 """Frequencies for which powers of one rotation are used before the angles are computed afresh; also nodes of a sum."""
+TOGETHER = 8
+"""Blocks, at most, whose exponentials are products of those of one of them."""
 DAMPING = 26.0
 """a W: what the rule adds is at most about e^-DAMPING."""
-WINDOW = 8.0
+WINDOW = 7.0
 """Least ratio of W and a place x."""
 COMMON_RATE, FEW_BINS = DAMPING / WINDOW, 60
 """Lines of places from 1 on have at most this rate, and share the frequency where they end, unless bins are few."""
-SMALLEST_POWER = -32.0
+SMALLEST_POWER = -28.0
 """Logarithm of |Lambda(s / t)|^t where frequencies end."""
 MOST_WORK = 8e7
 """Frequencies times nodes of a line; what needs more is left to the laws."""
@@ -73,7 +75,7 @@ class LaplaceLine:
     error_of_angles: float
 
     def out_of_the_money(self, places: Array) -> tuple[Array, Array]:
-        """Lower and upper bounds on o at places of shape (k,), each from ``window / 16`` to ``window / 8``.
+        """Lower and upper bounds on o at places of shape (k,), each from half of ``window / WINDOW`` to all of it.
 
         O(k frequencies) time.
         """
@@ -172,7 +174,7 @@ class MeanOfRatios:
         of_weights = z**2 + height**2 + 2.0 * height * z + 16.0
         # Sigma of a visit may be two roundings off itself.
         of_exponents = 8.0 * slope * (self.mu * z + self.mu**2 + self.turn + 12.0)
-        rounding = float(np.sum(sizes * (of_weights + of_exponents + 24.0)))
+        rounding = float(np.sum(sizes * (of_weights + of_exponents + 64.0)))
         rounding += 3.0 * (BLOCK + len(z) / BLOCK + 16.0) * float(sizes.sum())
         return 2.0 * exp(-QUADRATURE) + left_out + UNIT_ROUNDOFF * rounding * 1.01
 
@@ -185,14 +187,14 @@ class MeanOfRatios:
         left_out = float(sizes[0] + sizes[-1]) / -expm1(-step * REACH)
         of_weights = z**2 + height**2 + 2.0 * height * z + 16.0
         of_exponents = 8.0 * (self.mu * z + self.mu**2 + self.turn + 12.0)
-        rounding = float(np.sum(sizes * (of_weights + of_exponents + 64.0)))
+        rounding = float(np.sum(sizes * (of_weights + of_exponents + 96.0)))
         rounding += 6.0 * (BLOCK + len(z) / BLOCK + 16.0) * float(sizes.sum())
         return 4.0 * exp(-QUADRATURE) + left_out + UNIT_ROUNDOFF * rounding * 1.01
 
-    def departures(self, starts: NDArray[Any], steps: Array) -> NDArray[np.complex128]:
+    def departures(self, coarse: NDArray[Any], fine: NDArray[Any], steps: Array) -> NDArray[np.complex128]:
         """``Lambda(v) - 1`` for v as in :meth:`laplace`, up to 1 in size: ``E (e^(-vY) - 1 + vY) - v``, as E Y = 1."""
-        rotations = 1j * steps
-        of_starts, of_steps = (_expm1(-np.multiply.outer(one, self.ratios)) for one in (starts, rotations))
+        starts, rotations = np.add.outer(coarse, fine).ravel(), 1j * steps
+        of_starts, of_steps = self._less_one(coarse, fine), self._less_one(rotations, np.zeros(1))
         parts = [
             _summed(np.expand_dims((of_one + np.multiply.outer(one, self.ratios)) * self.weights, axis))
             for one, of_one, axis in ((starts, of_starts, 1), (rotations, of_steps, 0))
@@ -200,10 +202,23 @@ class MeanOfRatios:
         products = self._products(of_starts * self.weights, of_steps)
         return np.asarray(parts[0] + parts[1] + products - np.add.outer(starts, rotations))
 
-    def laplace(self, starts: NDArray[Any], steps: Array) -> NDArray[np.complex128]:
-        """``Lambda(v)`` for ``v = starts[a] + i steps[b]``, all with arguments from 0 to pi / 2: shape (a, b)."""
-        of_starts = np.exp(-np.multiply.outer(starts, self.ratios)) * self.weights
-        return self._products(of_starts, np.exp(-1j * np.multiply.outer(steps, self.ratios)))
+    def laplace(self, coarse: NDArray[Any], fine: NDArray[Any], steps: Array) -> NDArray[np.complex128]:
+        """``Lambda(v)`` for ``v = coarse[a] + fine[b] + i steps[c]``, all with arguments from 0 to pi / 2.
+
+        Shape (a b, c).
+        """
+        of_starts = (1.0 + self._less_one(coarse, fine)) * self.weights
+        return self._products(of_starts, 1.0 + self._less_one(1j * steps, np.zeros(1)))
+
+    def _less_one(self, coarse: NDArray[Any], fine: NDArray[Any]) -> NDArray[np.complex128]:
+        """``e^(-vY) - 1`` for ``v = coarse[a] + fine[b]``, shape (a b, nodes), from exponentials of either alone."""
+        first, second = (_expm1(-np.multiply.outer(one, self.ratios)) for one in (coarse, fine))
+        if not fine.any():
+            return first
+        both = first[:, None] * second
+        both += first[:, None]
+        both += second
+        return both.reshape(-1, len(self.ratios))
 
     def _products(self, of_starts: NDArray[np.complex128], of_steps: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Sums over the nodes of the product of two functions: shapes (a, nodes) and (b, nodes) to (a, b)."""
@@ -223,16 +238,19 @@ class MeanOfRatios:
         last = self._commonly_settled if common else self._settled(rate)
         if last * len(self.nodes) > MOST_WORK * step:
             return None
-        count = BLOCK * ceil(last / step / BLOCK + 1.0)
+        blocks = ceil(last / step / BLOCK + 1.0)
+        together = min(1 + blocks // 16, TOGETHER)
+        count = BLOCK * together * ceil(blocks / together)
         frequencies = step * np.arange(count, dtype=np.float64)
-        starts = (rate + 1j * frequencies[::BLOCK]) / bins
+        first = frequencies[::BLOCK] / bins
+        coarse, fine = rate / bins + 1j * first[::together], 1j * first[:together]
         s = rate + 1j * frequencies
         if abs(s[-1]) <= bins:
-            departures = self.departures(starts, frequencies[:BLOCK] / bins).ravel()
+            departures = self.departures(coarse, fine, frequencies[:BLOCK] / bins).ravel()
             sizes, logs = np.abs(1.0 + departures), _log1p(departures)
             off, of_logs = self.error_of_departures * np.abs(s) / bins, 24.0 * np.abs(logs)
         else:
-            values = self.laplace(starts, frequencies[:BLOCK] / bins).ravel()
+            values = self.laplace(coarse, fine, frequencies[:BLOCK] / bins).ravel()
             sizes = np.abs(values)
             logs = np.log(np.where(sizes > 1e-300, values, 1e-300))
             off, of_logs = np.full(count, self.error), 8.0 * (1.0 + np.abs(logs))
@@ -272,7 +290,7 @@ class MeanOfRatios:
         far = 2.0 * second_moment / (self.mu * sqrt(2.0 * pi)) / most * (1.0 + 1e-9)
         near = sqrt(2.0 * (1.0 - most) / second_moment)
         places = np.geomspace(near, far, ceil(log(far / near) / log(RATIO)) + 2)
-        sizes = np.abs(self.laplace(rate / bins + 1j * places, np.zeros(1))[:, 0]) + self.error
+        sizes = np.abs(self.laplace(rate / bins + 1j * places, np.zeros(1), np.zeros(1))[:, 0]) + self.error
         # |Y^2 e^(-vY)| is at most (2 / (e sin(turn)) / |v|)^2 where Y is turned, and at most Y^2 where it is not.
         turned = exp(0.5 * height**2) * (2.0 / (e * sin(self.turn)) / places[:-1]) ** 2
         between = np.maximum(sizes[:-1], sizes[1:]) + np.diff(places) ** 2 / 8.0 * np.minimum(turned, second_moment)
