@@ -24,8 +24,8 @@ BLOCK = 32
 """Frequencies whose rotations are those of the first one times those of the first block."""
 CELL = 1.0 / 64.0
 """Width, in z, of the cells by which the decay of characteristic functions is bounded."""
-OCTAVE = 1.4
-"""Ratio of the frequencies between which one partition in slabs is used."""
+OCTAVE, OCTAVES = 1.4, 1.4**3
+"""Ratio of the frequencies between which one partition in slabs is used: near the end, and at first."""
 LARGEST_ORDER = 1e4
 SHARING = 12
 """Orders of real moments that share their nodes."""
@@ -207,11 +207,15 @@ class PoissonMoments:
             return inf
         if settled > at_most and steps * cells.drop(at_most / OCTAVE, at_most) < -log_size:
             return inf
+        ratio = OCTAVES
         while True:
-            frequency = settled / OCTAVE
-            if steps * cells.drop(frequency, settled) < -log_size:
+            frequency = settled / ratio
+            if steps * cells.drop(frequency, settled) >= -log_size:
+                settled = frequency
+            elif ratio > OCTAVE:
+                ratio = OCTAVE
+            else:
                 return settled
-            settled = frequency
 
 
 class Cells(NamedTuple):
