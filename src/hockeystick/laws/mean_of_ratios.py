@@ -42,7 +42,7 @@ TOGETHER = 8
 """Blocks, at most, whose exponentials are products of those of one of them."""
 DAMPING = 26.0
 """a W: what the rule adds is at most about e^-DAMPING."""
-WINDOW = 7.0
+WINDOW = 8.0
 """Least ratio of W and a place x."""
 COMMON_RATE, FEW_BINS = DAMPING / WINDOW, 60
 """Lines of places from 1 on have at most this rate, and share the frequency where they end, unless bins are few."""
@@ -175,7 +175,7 @@ class MeanOfRatios:
         # Sigma of a visit may be two roundings off itself.
         of_exponents = 8.0 * slope * (self.mu * z + self.mu**2 + self.turn + 12.0)
         rounding = float(np.sum(sizes * (of_weights + of_exponents + 64.0)))
-        rounding += 3.0 * (BLOCK + len(z) / BLOCK + 16.0) * float(sizes.sum())
+        rounding += 1.5 * (BLOCK + len(z) / BLOCK + 16.0) * float(sizes.sum())
         return 2.0 * exp(-QUADRATURE) + left_out + UNIT_ROUNDOFF * rounding * 1.01
 
     @cached_property
@@ -186,9 +186,9 @@ class MeanOfRatios:
         step = float(self.nodes[1] - self.nodes[0])
         left_out = float(sizes[0] + sizes[-1]) / -expm1(-step * REACH)
         of_weights = z**2 + height**2 + 2.0 * height * z + 16.0
-        of_exponents = 8.0 * (self.mu * z + self.mu**2 + self.turn + 12.0)
-        rounding = float(np.sum(sizes * (of_weights + of_exponents + 96.0)))
-        rounding += 6.0 * (BLOCK + len(z) / BLOCK + 16.0) * float(sizes.sum())
+        of_exponents = 6.0 * (self.mu * z + self.mu**2)
+        rounding = float(np.sum(sizes * (of_weights + of_exponents + 128.0)))
+        rounding += 3.0 * (BLOCK + len(z) / BLOCK + 16.0) * float(sizes.sum())
         return 4.0 * exp(-QUADRATURE) + left_out + UNIT_ROUNDOFF * rounding * 1.01
 
     def departures(self, coarse: NDArray[Any], fine: NDArray[Any], steps: Array) -> NDArray[np.complex128]:
