@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hockeystick as hs
 from hockeystick.laws import allocated_epochs as epochs_of
 from hockeystick.laws import mean_of_ratios, tilted_powers
 from hockeystick.laws.allocated_epochs import AllocatedEpochs
@@ -425,3 +426,14 @@ def test_much_noise_is_between_the_laws(sigma: float, bins: int, epochs: int) ->
         assert sides is not None
         assert lower <= sides.upper <= upper
         assert lower <= sides.lower <= upper
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.8])
+@pytest.mark.parametrize("direction", Direction)
+def test_few_bins_are_as_close_as_their_laws(epsilon: float, direction: Direction) -> None:
+    """Lines of three bins end before what is far away is small, and what is left there would count as infinite."""
+    run = hs.Mechanism(sampler=hs.RandomAllocation(bins=3, epochs=3), noise_multiplier=1.2)
+    lower, upper = (
+        hs.bound(run, "direct", side=side).profiles[direction](epsilon) for side in (Side.LOWER, Side.UPPER)
+    )
+    assert lower <= upper <= 1.0004 * lower

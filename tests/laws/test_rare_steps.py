@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from hockeystick.laws import rare_steps as rare
+from hockeystick.laws import tilted_powers
 from hockeystick.laws.contours import Profiles
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
@@ -68,8 +69,8 @@ def test_two_steps_are_between_the_sides(
     rate: float, sigma: float, direction: Direction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One integral over the ratio of the first step, whose inner part is the closed form of the second."""
-    monkeypatch.setattr(rare, "MOST_USEFUL", 1.0)
-    monkeypatch.setattr(rare, "LEAST_USEFUL", 1.0)
+    monkeypatch.setattr(tilted_powers, "MOST_USEFUL", 1.0)
+    monkeypatch.setattr(tilted_powers, "LEAST_USEFUL", 1.0)
     monkeypatch.setattr(rare, "LEAST_STEPS", 1)
     steps, told = RareSteps(rate, sigma, 2, 1e-9), 0
     for epsilon in (0.5 * rate, 0.1, 1.0, 3.0):

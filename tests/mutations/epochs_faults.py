@@ -205,4 +205,11 @@ FAULTS = [
         "a delta of the add direction is 0 too early",
         _OF_RARE,
     ),
+    (
+        "laws/tilted_powers.py",
+        "return min(max(of_epsilon * epsilon * abs(order), LEAST_USEFUL), MOST_USEFUL)",
+        "return 5.0 * MOST_USEFUL",
+        "transforms answer where laws are closer",
+        "tests/laws/test_allocated_epochs.py",
+    ),
 ]

@@ -13,15 +13,15 @@ from hockeystick.laws.contours import Sides
 from hockeystick.laws.law import Array
 from hockeystick.laws.mean_moments import MeanMoments
 from hockeystick.laws.mean_of_ratios import LOWEST, MeanOfRatios
-from hockeystick.laws.tilted_powers import Powers, lattice_laws
+from hockeystick.laws.tilted_powers import MOST_USEFUL, Powers, lattice_laws, useful_share
 from hockeystick.types import Direction
 
-CELLS = 80.0
+CELLS = 90.0
 """Places of the lattice for each standard deviation of the logarithm of one epoch's ratio."""
 TAIL = 1e-6
 """Of the smallest delta that matters: beyond places where all epochs together have less, ratios count as infinite."""
-USEFUL = 1e-2
-"""Sides are told apart by the laws where they are farther apart, relative to the upper side."""
+USEFUL = 4e-4
+"""Sides that are farther apart, relative to epsilon, are left to the laws."""
 NEGLIGIBLE = 1e-2
 """Nor does it matter, relative to the smallest delta that matters, what is below this."""
 TOGETHER = 256
@@ -59,7 +59,9 @@ class AllocatedEpochs:
         sides = self._sides(epsilon, direction) if self.single.in_reach else None
         if sides is None or (self.compared and sides.miss(self.smallest)):
             return sides
-        is_close = sides.upper - sides.lower <= max(USEFUL * sides.upper, NEGLIGIBLE * self.smallest)
+        known = self._powers if self.epochs > 1 else None
+        share = MOST_USEFUL if known is None else useful_share(USEFUL, epsilon, known[1].order(epsilon, direction))
+        is_close = sides.upper - sides.lower <= max(share * sides.upper, NEGLIGIBLE * self.smallest)
         return sides if is_close else None
 
     def _sides(self, epsilon: float, direction: Direction) -> Sides | None:

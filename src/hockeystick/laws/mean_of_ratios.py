@@ -40,7 +40,7 @@ BLOCK = 32
 """Frequencies for which powers of one rotation are used before the angles are computed afresh; also nodes of a sum."""
 TOGETHER = 8
 """Blocks, at most, whose exponentials are products of those of one of them."""
-DAMPING = 26.0
+DAMPING = 28.0
 """a W: what the rule adds is at most about e^-DAMPING."""
 WINDOW = 8.0
 """Least ratio of W and a place x."""

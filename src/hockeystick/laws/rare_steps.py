@@ -17,7 +17,7 @@ from hockeystick.laws.allocated_epochs import FEWEST
 from hockeystick.laws.contours import LEAST_NOISE, LEAST_RATE, MOST_RATE, Sides
 from hockeystick.laws.gaussian import gaussian_deltas
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.laws.tilted_powers import LONGEST, Powers, contraction, spread
+from hockeystick.laws.tilted_powers import LONGEST, Powers, contraction, spread, useful_share
 from hockeystick.types import Direction, Side
 
 MOST_VISITS = 4.0
@@ -33,9 +33,8 @@ CELLS = 400.0
 """At least so many places for each standard deviation of log Y."""
 TAIL = 1e-5
 """Of the smallest delta that matters: beyond places where all steps together have less, ratios count as infinite."""
-USEFUL, LEAST_USEFUL, MOST_USEFUL = 2e-4, 3e-4, 2e-3
-"""Sides are close enough when they differ, relative to the upper one, by the first number times epsilon and the order,
-which is about as much of epsilon; but always by the second number, and never by more than the third."""
+USEFUL = 2e-4
+"""Sides that are farther apart, relative to epsilon, are not close enough."""
 NEGLIGIBLE = 1e-5
 """Nor does it matter, relative to the smallest delta that matters, what is below this."""
 ERROR_OF_MEANS = 1e-12
@@ -100,8 +99,7 @@ class RareSteps:
             sides = Sides(lower or 0.0, upper)
             if self.compared and sides.miss(self.smallest):
                 return sides
-            share = USEFUL * epsilon * abs(powers[1].order(epsilon, direction))
-            share = min(max(share, LEAST_USEFUL), MOST_USEFUL)
+            share = useful_share(USEFUL, epsilon, powers[1].order(epsilon, direction))
             if upper - sides.lower <= max(share * upper, NEGLIGIBLE * self.smallest):
                 return sides
         return None

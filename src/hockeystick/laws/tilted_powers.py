@@ -38,6 +38,8 @@ RETREATS = 3
 """Orders beside the best that are tried, towards the pole, until the window of one is short enough."""
 LARGEST_EXPONENT = 600.0
 """Of a tilt within its window; what needs more is left to the laws."""
+LEAST_USEFUL, MOST_USEFUL = 3e-4, 2e-3
+"""The least and the largest share of the upper side by which both sides of delta may differ where they are used."""
 MOVED = 1e-12
 """Far above the relative rounding of places and thresholds, which both sides move by."""
 
@@ -192,6 +194,11 @@ def _without_ends(places: Array, values: Array, below: Flags) -> NDArray[np.intp
         slopes = (values[-1] - values[last[:-1]]) / (places[-1] - places[last[:-1]])
         kept[last[0] + int(np.argmax(slopes)) + 1 : -1] = False
     return np.flatnonzero(kept)
+
+
+def useful_share(of_epsilon: float, epsilon: float, order: float) -> float:
+    """By what share both sides of delta may differ, so that those of epsilon differ by about ``of_epsilon`` of it."""
+    return min(max(of_epsilon * epsilon * abs(order), LEAST_USEFUL), MOST_USEFUL)
 
 
 class Powers:
