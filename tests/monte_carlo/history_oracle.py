@@ -6,7 +6,10 @@ from math import comb, sqrt
 import numpy as np
 
 from hockeystick.monte_carlo.confidence import betting_lower, betting_upper
-from hockeystick.monte_carlo.histories.columns import Columns
+from hockeystick.monte_carlo.far.columns import Columns
+from hockeystick.monte_carlo.far.draws import Draws, fields_of, scratch_of
+from hockeystick.monte_carlo.far.kernels import exponents, log_history, log_mean_field, products
+from hockeystick.monte_carlo.far.limits import Limits
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.types import Side
 
@@ -25,30 +28,40 @@ def whole_of(own: Columns) -> np.ndarray:
 
 def histories(own: Columns) -> np.ndarray:
     """All numbers of participations at the opportunities."""
-    return np.array(list(product(range(own.coins + 1), repeat=own.steps)), dtype=float)
+    return np.array(list(product(range(own.law.coins + 1), repeat=own.steps)), dtype=float)
 
 
 def chances_of(own: Columns, chosen: np.ndarray) -> np.ndarray:
-    """Every opportunity has so many coins; or who takes part waits."""
-    if own.min_sep > 1:
+    """Every opportunity has so many coins; or who takes part waits; or there is one visit in each epoch."""
+    if own.law.bins:
+        return np.array([visiting_chance(own, one) for one in chosen])
+    if own.law.min_sep > 1:
         return np.array([waiting_chance(own, one) for one in chosen])
     taken = chosen.sum(axis=1)
-    ways = np.prod(np.array([comb(own.coins, number) for number in range(own.coins + 1)])[chosen.astype(int)], axis=1)
-    return ways * own.prob**taken * (1.0 - own.prob) ** (own.coins * chosen.shape[1] - taken)
+    ways = np.prod(
+        np.array([comb(own.law.coins, number) for number in range(own.law.coins + 1)])[chosen.astype(int)], axis=1
+    )
+    return ways * own.law.prob**taken * (1.0 - own.law.prob) ** (own.law.coins * chosen.shape[1] - taken)
+
+
+def visiting_chance(own: Columns, chosen: np.ndarray) -> float:
+    """The chance of these visits: one in each epoch."""
+    visits = chosen.reshape(-1, own.law.bins)
+    return float(own.law.bins ** -len(visits)) if (visits.sum(axis=1) == 1.0).all() else 0.0
 
 
 def waiting_chance(own: Columns, chosen: np.ndarray) -> float:
     """The chance that the opportunities taken are these, coin by coin, for every first opportunity that is free."""
-    starts = [1.0] if not own.warm_start else [1.0, *[own.prob] * (own.min_sep - 1)]
+    starts = [1.0] if not own.law.warm_start else [1.0, *[own.law.prob] * (own.law.min_sep - 1)]
     total = 0.0
     for first, weight in enumerate(starts):
         chance, free = weight / sum(starts), first
         for u, taken in enumerate(chosen):
             if taken:
-                chance *= own.prob if u >= free else 0.0
-                free = u + own.min_sep
+                chance *= own.law.prob if u >= free else 0.0
+                free = u + own.law.min_sep
             elif u >= free:
-                chance *= 1.0 - own.prob
+                chance *= 1.0 - own.law.prob
         total += chance
     return total
 
@@ -63,6 +76,36 @@ def limited(own: Columns, block: int, limit: int) -> np.ndarray:
     chosen = histories(own)
     starts = np.arange(0, chosen.shape[1], block)
     return chosen[(np.add.reduceat(chosen, starts, axis=1) <= limit).all(axis=1)]
+
+
+def exponents_of(own: Columns, y: np.ndarray) -> np.ndarray:
+    """``z_u = <c_u, y> - |c_u|^2 / 2``."""
+    z = np.empty(own.steps)
+    exponents(own.columns, own.couplings, y, z)
+    return z
+
+
+def mean_field(own: Columns, z: np.ndarray) -> float:
+    """The lower bound on log X."""
+    edges = own.law.edges
+    return float(log_mean_field(z, own.couplings, own.overlaps.kept, edges, fields_of(own.steps, edges)))
+
+
+def drawn_histories(
+    own: Columns, z: np.ndarray, limit: Limits, rng: np.random.Generator, times: int
+) -> tuple[float, np.ndarray]:
+    """``log X'_A``, and logarithms of so many estimates of ``X_A / X'_A``."""
+    draws = Draws(limit.block, limit.most, np.ones(2), 0.5, 1)
+    scratch, kept, edges, odds = (
+        scratch_of(own.steps, own.law.edges, draws),
+        own.overlaps.kept,
+        own.law.edges,
+        np.exp(z),
+    )
+    found = (scratch.table, scratch.units)
+    whole = products(odds, kept, edges, limit.block, *found)
+    logs = [log_history(rng, kept, edges, limit.block, found, odds.copy(), scratch.terms) for _ in range(times)]
+    return float(whole), np.array(logs)
 
 
 def ratio(own: Columns, y: np.ndarray, chosen: np.ndarray | None = None) -> float:

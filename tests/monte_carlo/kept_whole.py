@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from hockeystick.monte_carlo.histories.columns import Columns
-from hockeystick.monte_carlo.histories.kept_counts import begin, law_of, log_excess, log_waited
-from hockeystick.monte_carlo.histories.limited_histories import Chain
+from hockeystick.monte_carlo.far.chains import Chain
+from hockeystick.monte_carlo.far.columns import Columns
+from hockeystick.monte_carlo.far.kept_counts import begin, law_of, log_excess, log_waited
 
 
 def whole_excess(counts: np.ndarray, own: Columns, chain: Chain) -> float:
@@ -20,11 +20,11 @@ def whole_waited(counts: np.ndarray, own: Columns, chain: Chain) -> float:
     """Of copies that wait too little: not above 0."""
     assert chain.tables is not None
     copies = int(chain.tables.waits.free[0])
-    found, _, _ = log_waited(counts, chain.tables, own.min_sep, starts_of(own), 0, counts.size, copies, 0)
+    found, _, _ = log_waited(counts, chain.tables, own.law.min_sep, starts_of(own), 0, counts.size, copies, 0)
     return found
 
 
 def starts_of(own: Columns) -> np.ndarray:
     """The chance to be free by u for an example that takes part there, over that at later steps."""
-    starts = np.cumsum(own.first * (1.0 - own.prob) ** -np.arange(own.first.size))
+    starts = np.cumsum(own.law.start * (1.0 - own.law.prob) ** -np.arange(own.law.start.size))
     return np.asarray(starts / starts[-1])

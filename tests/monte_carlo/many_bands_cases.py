@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from hockeystick.monte_carlo.histories.limited_histories import BLOCKS, TAILS, fewest
-from hockeystick.monte_carlo.histories.one_sided import rates
-from hockeystick.monte_carlo.subsets.many_bands import ManyBandsAbove, subset_columns
+from hockeystick.monte_carlo.far.limits import BLOCKS, TAILS, fewest
+from hockeystick.monte_carlo.far.proposals import Counted, rates
+from hockeystick.monte_carlo.far.subjects import columns_for
 from hockeystick.pairs.repeated_columns import RepeatedSubsets, repeated
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -21,15 +21,15 @@ def pair_of(
     return SubsetMixture(noise_multiplier=sigma, matrix=matrix, sampling_prob=prob, groups=groups)
 
 
-def above_of(pair: SubsetMixture, order: int = 2, decay: float = 0.9, rate: float = 0.0) -> ManyBandsAbove:
+def above_of(pair: SubsetMixture, order: int = 2, decay: float = 0.9, rate: float = 0.0) -> Counted:
     """With the limits of a rare tail."""
-    limit = fewest(subset_columns(pair, Side.UPPER), BLOCKS[0], TAILS[4])
-    return ManyBandsAbove(
+    limit = fewest(columns_for(pair, Side.UPPER), BLOCKS[0], TAILS[4])
+    return Counted(
         direction=Direction.REMOVE,
         pair=pair,
         order=order,
         decay=decay,
-        rate=rate or rates(subset_columns(pair, Side.UPPER))[0],
+        rate=rate or rates(columns_for(pair, Side.UPPER))[0],
         block=BLOCKS[0],
         limit=limit,
     )

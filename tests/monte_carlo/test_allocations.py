@@ -28,7 +28,7 @@ from hockeystick.monte_carlo.allocations.family import (
     joined_weights,
 )
 from hockeystick.monte_carlo.allocations.kernels import add_copies, chance, log_ratio
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
+from hockeystick.monte_carlo.weight_bounds import ENDLESS
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.types import Direction, Side
 

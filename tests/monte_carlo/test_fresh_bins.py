@@ -6,35 +6,22 @@ from math import exp, log, sqrt
 
 import numpy as np
 import pytest
-from history_oracle import assert_same, interval, whole_of
+from history_oracle import assert_same, drawn_histories, interval, mean_field, whole_of
 
 import hockeystick as hs
 from hockeystick.bounds import Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.estimation import CostlyBound, Estimation
-from hockeystick.monte_carlo.forests.linked import caps_of, coins_of, law_of_coins
-from hockeystick.monte_carlo.fresh_bins.epochs import chain_of, greatest_field, longest, most_below
-from hockeystick.monte_carlo.fresh_bins.family import (
-    FAMILY,
-    FreshAdd,
-    FreshBelow,
-    FreshCounted,
-    FreshLinked,
-    fresh_columns,
-    moments_of,
-    trees_of,
-)
-from hockeystick.monte_carlo.fresh_bins.kernels import (
-    draw_kept,
-    draw_linked_visits,
-    log_mean_field,
-    log_product,
-    log_visits,
-)
-from hockeystick.monte_carlo.histories.columns import Columns
-from hockeystick.monte_carlo.histories.kept_counts import law_of
-from hockeystick.monte_carlo.histories.one_sided import rates
+from hockeystick.monte_carlo.far.chains import chain_of
+from hockeystick.monte_carlo.far.columns import Columns
+from hockeystick.monte_carlo.far.family import FAMILY
+from hockeystick.monte_carlo.far.kept_counts import draw_kept_counts, law_of
+from hockeystick.monte_carlo.far.limits import Limits, greatest_field, longest
+from hockeystick.monte_carlo.far.linked import Linked, caps_of, coins_of, law_of_coins, most_below, trees_of
+from hockeystick.monte_carlo.far.linked_kernels import LinkedVisits, draw_linked_visits, work_of
+from hockeystick.monte_carlo.far.proposals import Add, Below, Counted, rates
+from hockeystick.monte_carlo.far.subjects import columns_for
 from hockeystick.pairs.fresh_bins import FreshBins
 from hockeystick.settings import MonteCarlo
 from hockeystick.strategies import StrategyMatrix
@@ -99,33 +86,31 @@ def weights(pair: FreshBins, order: int) -> dict[tuple[float, ...], float]:
     return found
 
 
-def counted(pair: FreshBins, order: int = 2, decay: float = 0.9) -> FreshCounted:
-    rate = rates(fresh_columns(pair, Side.UPPER))[2]
-    return FreshCounted(direction=Direction.REMOVE, pair=pair, order=order, decay=decay, rate=rate)
+def counted(pair: FreshBins, order: int = 2, decay: float = 0.9) -> Counted:
+    rate = rates(columns_for(pair, Side.UPPER))[2]
+    return Counted(direction=Direction.REMOVE, pair=pair, order=order, decay=decay, rate=rate, block=pair.bins, limit=1)
 
 
-def linked(pair: FreshBins, order: int = 2) -> FreshLinked:
-    rate = rates(fresh_columns(pair, Side.UPPER))[2]
-    return FreshLinked(direction=Direction.REMOVE, pair=pair, order=order, rate=rate)
+def linked(pair: FreshBins, order: int = 2) -> Linked:
+    rate = rates(columns_for(pair, Side.UPPER))[2]
+    return Linked(direction=Direction.REMOVE, pair=pair, order=order, rate=rate, block=pair.bins, limit=1)
 
 
-def below(pair: FreshBins) -> FreshBelow:
-    return FreshBelow(direction=Direction.REMOVE, pair=pair, rate=rates(fresh_columns(pair, Side.LOWER))[2])
+def below(pair: FreshBins) -> Below:
+    return Below(direction=Direction.REMOVE, pair=pair, rate=rates(columns_for(pair, Side.LOWER))[2])
 
 
 @pytest.mark.parametrize("pair", [*CASES, *TREES])
 def test_the_ratio_lies_between_its_bounds(pair: FreshBins) -> None:
     """Estimates have its mean: 4,000 of them within 6.2 standard errors, for each of 12 outputs."""
-    own, rng = fresh_columns(pair, Side.UPPER), np.random.default_rng(2)
-    left = np.empty(own.steps)
+    own, rng = columns_for(pair, Side.UPPER), np.random.default_rng(2)
     for scale in np.linspace(0.5, 3.0, 12):
         y = scale * rng.standard_normal(own.steps) + whole_of(own) @ runs(pair)[-1]
         z = whole_of(own).T @ y - 0.5 * own.couplings[:, 0]
         exact = float(log_ratios(pair, own, y[None])[0])
-        product_of_means = log_product(z, pair.bins)
-        assert log_mean_field(z, own.couplings, pair.bins) <= exact + 1e-12
+        product_of_means, logs = drawn_histories(own, z, Limits(pair.bins, 1), rng, 4000)
+        assert mean_field(own, z) <= exact + 1e-12
         assert exact <= product_of_means + 1e-12
-        logs = np.array([log_visits(rng, z, pair.bins, own.kept, left) for _ in range(4000)])
         assert logs.max() <= 1e-12
         shares = np.exp(logs)
         assert abs(shares.mean() - exp(exact - product_of_means)) <= 6.2 * shares.std() / sqrt(shares.size) + 1e-12
@@ -133,12 +118,12 @@ def test_the_ratio_lies_between_its_bounds(pair: FreshBins) -> None:
 
 def test_the_mean_field_is_the_ratio_where_columns_do_not_overlap() -> None:
     pair = pair_of(ToeplitzMatrix(np.ones(1), 6), 3, 1.0)
-    own = fresh_columns(pair, Side.UPPER)
+    own = columns_for(pair, Side.UPPER)
     y = np.random.default_rng(4).standard_normal((5, 6))
     for one, exact in zip(y, log_ratios(pair, own, y), strict=True):
         z = one - 0.5
-        assert log_mean_field(z, own.couplings, 3) == pytest.approx(exact, abs=1e-13)
-        assert log_product(z, 3) == pytest.approx(exact, abs=1e-13)
+        assert mean_field(own, z) == pytest.approx(exact, abs=1e-13)
+        assert drawn_histories(own, z, Limits(3, 1), np.random.default_rng(1), 1)[0] == pytest.approx(exact, abs=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -151,14 +136,15 @@ def test_the_mean_field_is_the_ratio_where_columns_do_not_overlap() -> None:
 )
 def test_counts_are_kept_with_their_weight(pair: FreshBins, order: int, decay: float) -> None:
     """Each within 6.2 standard errors; the norm of the chain is no less than the sum of all weights."""
-    own, rng, drawn = fresh_columns(pair, Side.UPPER), np.random.default_rng(5), 30_000
-    chain, exact = chain_of(own, pair.bins, order, decay), weights(pair, order)
+    own, rng, drawn = columns_for(pair, Side.UPPER), np.random.default_rng(5), 30_000
+    chain, exact = chain_of(own, order, decay, Limits(pair.bins, 1)), weights(pair, order)
     assert chain.tables is not None
     assert log(sum(exact.values())) <= chain.log_norm
     found: dict[tuple[float, ...], int] = {}
     counts, law = np.empty(own.steps), law_of(own.steps, chain.tables)
+    nobody, shares = np.empty(0), np.empty((0, 0))
     for _ in range(drawn):
-        if draw_kept(rng, chain.tables, own.couplings, law, counts):
+        if draw_kept_counts(rng, chain.tables, own.couplings, 1, nobody, shares, law, counts):
             found[tuple(counts)] = found.get(tuple(counts), 0) + 1
     assert set(found) <= set(exact)
     norm = exp(chain.log_norm)
@@ -171,34 +157,32 @@ def test_counts_are_kept_with_their_weight(pair: FreshBins, order: int, decay: f
 @pytest.mark.parametrize("pair", CASES)
 def test_the_two_largest_fields_of_a_copy(pair: FreshBins) -> None:
     """Of inner products, and of powers; reached by some run."""
-    own = fresh_columns(pair, Side.UPPER)
+    own = columns_for(pair, Side.UPPER)
     gram = whole_of(own).T @ whole_of(own)
     earlier = np.triu(gram, 1)
     most = (runs(pair) @ earlier).max()
-    assert most <= greatest_field(own, pair.bins) <= most * (1.0 + 1e-8)
+    assert most <= greatest_field(own, Limits(pair.bins, 1)) <= most * (1.0 + 1e-8)
     lags = np.arange(own.steps)[None, :] - np.arange(own.steps)[:, None]
     for decay in (0.5, 0.9):
         powers = np.where(lags > 0, decay ** np.maximum(lags, 0), 0.0)
         reached = (runs(pair) @ powers).max()
         rest = decay ** (own.steps - pair.bins) / (1.0 - decay**pair.bins)  # of epochs before the first
-        assert reached <= longest(decay, pair.bins) <= reached + rest + 1e-6
+        assert reached <= longest(own, decay, Limits(pair.bins, 1)) <= reached + rest + 1e-6
 
 
 @pytest.mark.parametrize("pair", TREES)
 @pytest.mark.parametrize("order", [2, 3])
 def test_linked_visits_are_kept_with_their_weight(pair: FreshBins, order: int) -> None:
     """Of runs, over the sum of coins that know of no epochs; each within 6.2 standard errors."""
-    own, trees, rng, drawn = fresh_columns(pair, Side.UPPER), trees_of(pair), np.random.default_rng(6), 30_000
+    own, trees, rng, drawn = columns_for(pair, Side.UPPER), trees_of(pair), np.random.default_rng(6), 30_000
     assert trees is not None
-    law = law_of_coins(own, trees, order, most_below(trees, pair.bins, pair.epochs))
+    law = law_of_coins(own, trees, order, most_below(own, trees, Limits(pair.bins, 1)))
     *_, splits, roots = law.arrays
-    forest = trees.levels, splits, roots, trees.link
-    most = own.steps * order
-    work = np.zeros(4 * own.steps, np.int64), np.empty(most, np.int64), np.empty(most, np.bool_)
     visits, counts = np.empty((order, pair.epochs), np.int64), np.empty(own.steps)
+    source = LinkedVisits((trees.levels, splits, roots, trees.link), visits, work_of(own.steps, order))
     found: dict[tuple[float, ...], int] = {}
     for _ in range(drawn):
-        if draw_linked_visits(rng, pair.bins, forest, work, visits, counts):
+        if draw_linked_visits(rng, own.overlaps, own.law.edges, source, counts):
             found[tuple(counts)] = found.get(tuple(counts), 0) + 1
     exact = weights(pair, order)
     assert set(found) <= set(exact)
@@ -213,9 +197,9 @@ def test_linked_visits_are_kept_with_their_weight(pair: FreshBins, order: int) -
 def test_a_copy_has_at_most_so_many_visits_below_a_node(bins: int, epochs: int) -> None:
     steps = bins * epochs
     pair = pair_of(TreeMatrix(1 << (steps - 1).bit_length(), steps), bins, 1.0)
-    trees = trees_of(pair)
+    own, trees = columns_for(pair, Side.UPPER), trees_of(pair)
     assert trees is not None
-    for height, most in enumerate(most_below(trees, bins, epochs)):
+    for height, most in enumerate(most_below(own, trees, Limits(bins, 1))):
         leaves = range(1 << height)
         reached = max(len({(first + leaf) // bins for leaf in leaves}) for first in range(bins))
         assert most == min(reached, epochs)
@@ -223,9 +207,9 @@ def test_a_copy_has_at_most_so_many_visits_below_a_node(bins: int, epochs: int) 
 
 def test_tables_have_room_for_the_visits_of_every_copy() -> None:
     pair = pair_of(TreeMatrix(16, 16), 2, 3.0)
-    own, trees = fresh_columns(pair, Side.UPPER), trees_of(pair)
+    own, trees = columns_for(pair, Side.UPPER), trees_of(pair)
     assert trees is not None
-    each = most_below(trees, 2, 8)
+    each = most_below(own, trees, Limits(2, 1))
     caps = caps_of(own, trees, 3, each)
     assert caps is not None
     for cap, one, height in zip(caps, each, range(coins_of(own, trees).nodes_at.size), strict=True):
@@ -234,9 +218,9 @@ def test_tables_have_room_for_the_visits_of_every_copy() -> None:
 
 @pytest.mark.parametrize("pair", [*CASES, *TREES])
 def test_moments_are_those_of_all_runs(pair: FreshBins) -> None:
-    own = fresh_columns(pair, Side.UPPER)
+    own = columns_for(pair, Side.UPPER)
     means = runs(pair) @ whole_of(own).T
-    squared_mean, mean_square = moments_of(own, pair.bins)
+    squared_mean, mean_square = own.moments
     assert squared_mean == pytest.approx(float(np.square(means.mean(axis=0)).sum()), rel=1e-12)
     assert mean_square == pytest.approx(float(np.square(means).sum(axis=1).mean()), rel=1e-8)
     assert mean_square >= float(np.square(means).sum(axis=1).mean())
@@ -252,7 +236,7 @@ def test_moments_are_those_of_all_runs(pair: FreshBins) -> None:
 )
 def test_each_side_stays_on_its_side_of_the_truth(pair: FreshBins, epsilon: float) -> None:
     """The truth from 200,000 runs and the sum over all runs, within 6.2 standard errors."""
-    own, rng, samples = fresh_columns(pair, Side.UPPER), np.random.default_rng(9), 200_000
+    own, rng, samples = columns_for(pair, Side.UPPER), np.random.default_rng(9), 200_000
     means = runs(pair) @ whole_of(own).T
     noise = rng.standard_normal((samples, own.steps))
     of_remove = log_ratios(pair, own, noise + means[rng.integers(len(means), size=samples)])
@@ -277,26 +261,28 @@ def test_each_side_stays_on_its_side_of_the_truth(pair: FreshBins, epsilon: floa
 
 def test_only_what_is_listed_is_proved() -> None:
     pair, tree = CASES[0], TREES[0]
-    rate = rates(fresh_columns(pair, Side.UPPER))[2]
-    whole = {"order": 3.0, "decay": 0.9, "rate": rate}
-    assert FAMILY.build(pair, Direction.REMOVE, "fresh_counted", whole).proved
-    for changed in ({"order": 1.0}, {"order": 17.0}, {"order": 2.5}, {"decay": 0.91}, {"rate": 1.01 * rate}):
+    rate = rates(columns_for(pair, Side.UPPER))[2]
+    of_links = {"order": 3.0, "rate": rate, "block": 3.0, "limit": 1.0}
+    whole = {**of_links, "decay": 0.9}
+    assert FAMILY.build(pair, Direction.REMOVE, "far_counted", whole).proved
+    wrong = [{"order": 1.0}, {"order": 17.0}, {"order": 2.5}, {"decay": 0.91}, {"rate": 1.01 * rate}, {"block": 2.0}]
+    for changed in wrong:
         with pytest.raises(InvalidInputError, match="'proposal' field"):
-            FAMILY.build(pair, Direction.REMOVE, "fresh_counted", {**whole, **changed})
+            FAMILY.build(pair, Direction.REMOVE, "far_counted", {**whole, **changed})
     with pytest.raises(InvalidInputError, match="'proposal' field"):
-        FAMILY.build(pair, Direction.REMOVE, "fresh_linked", {"order": 3.0, "rate": rate})
-    assert FAMILY.build(tree, Direction.REMOVE, "fresh_linked", {"order": 3.0, "rate": rate}).proved
+        FAMILY.build(pair, Direction.REMOVE, "far_linked", of_links)
+    assert FAMILY.build(tree, Direction.REMOVE, "far_linked", of_links).proved
     with pytest.raises(InvalidInputError, match="'proposal' field"):
-        FAMILY.build(tree, Direction.REMOVE, "fresh_linked", {"order": 41.0, "rate": rate})
+        FAMILY.build(tree, Direction.REMOVE, "far_linked", {**of_links, "order": 41.0})
     for kind, sides in ((counted(pair), (Side.UPPER,)), (linked(tree), (Side.UPPER,)), (below(pair), (Side.LOWER,))):
         assert kind.sides == sides
 
 
 @pytest.mark.parametrize(
     "one",
-    [counted(CASES[0]), linked(TREES[0]), below(CASES[0]), FreshAdd(direction=Direction.ADD, pair=CASES[0], beta=1.0)],
+    [counted(CASES[0]), linked(TREES[0]), below(CASES[0]), Add(direction=Direction.ADD, pair=CASES[0], beta=1.0)],
 )
-def test_another_machine_draws_the_same(one: FreshCounted | FreshLinked | FreshBelow | FreshAdd) -> None:
+def test_another_machine_draws_the_same(one: Counted | Linked | Below | Add) -> None:
     assert_same(one, pickle.loads(pickle.dumps(one)))
 
 

@@ -1,33 +1,27 @@
 """Counts of the chain that are given up before they are complete: the same as those that are weighed as a whole."""
 
 from math import log
-from typing import Any
 
 import numpy as np
 import pytest
 from kept_whole import starts_of, whole_excess, whole_waited
 
-from hockeystick.monte_carlo.histories.chain_kernels import draw_counts
-from hockeystick.monte_carlo.histories.columns import Columns, columns_of
-from hockeystick.monte_carlo.histories.kept_counts import (
-    PART,
-    begin,
-    draw_kept_counts,
-    law_of,
-    log_excess,
-    log_waited,
-)
-from hockeystick.monte_carlo.histories.limited_histories import Chain, chain_of, kept_shares, limits
+from hockeystick.monte_carlo.far.chain_kernels import draw_counts
+from hockeystick.monte_carlo.far.chains import Chain, chain_of, kept_shares
+from hockeystick.monte_carlo.far.columns import Columns, columns_of
+from hockeystick.monte_carlo.far.kept_counts import PART, begin, draw_kept_counts, law_of, log_excess, log_waited
+from hockeystick.monte_carlo.far.limits import limits
+from hockeystick.monte_carlo.far.visits import Visits, coins, waits
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Side
 
 STEPS = 5 * PART + 7
-CASES: dict[str, tuple[dict[str, Any], float, int]] = {
-    "Poisson": ({"prob": 0.03}, 5.2, 3),
-    "users": ({"prob": 0.02, "coins": 2}, 4.9, 2),
-    "wait": ({"prob": 0.06, "min_sep": 5, "warm_start": True}, 6.0, 3),
-    "long wait": ({"prob": 0.2, "min_sep": 40}, 4.0, 2),
-    "many wait": ({"prob": 0.03, "min_sep": 5, "warm_start": True}, 12.0, 8),
+CASES: dict[str, tuple[Visits, float, int]] = {
+    "Poisson": (coins(0.03), 5.2, 3),
+    "users": (coins(0.02, 2), 4.9, 2),
+    "wait": (waits(0.06, 5, True), 6.0, 3),
+    "long wait": (waits(0.2, 40, False), 4.0, 2),
+    "many wait": (waits(0.03, 5, True), 12.0, 8),
 }
 """The law of one example or user, sigma, and the number of histories."""
 DECAY = 0.9
@@ -35,7 +29,7 @@ DECAY = 0.9
 
 def case(name: str) -> tuple[Columns, Chain, int]:
     law, sigma, order = CASES[name]
-    own = columns_of(ToeplitzMatrix(0.85 ** np.arange(STEPS), STEPS), sigma, side=Side.UPPER, **law)
+    own = columns_of(ToeplitzMatrix(0.85 ** np.arange(STEPS), STEPS), sigma, law, Side.UPPER)
     return own, chain_of(own, order, DECAY, limits(own, 1e-6)), order
 
 
@@ -46,18 +40,18 @@ def test_counts_are_given_up_as_if_they_were_weighed_as_a_whole(name: str) -> No
     tables = chain.tables
     assert tables is not None
     shares, law = kept_shares(own, order), law_of(STEPS, tables)
-    starts = starts_of(own) if own.min_sep > 1 else np.empty(0)
+    starts = starts_of(own) if own.law.min_sep > 1 else np.empty(0)
     early, kept, counts, whole = 0, 0, np.empty(STEPS), np.empty(STEPS)
     for seed in range(3000):
         counts[-1] = -1.0
         found = draw_kept_counts(
-            np.random.default_rng(seed), tables, own.couplings, own.min_sep, starts, shares, law, counts
+            np.random.default_rng(seed), tables, own.couplings, own.law.min_sep, starts, shares, law, counts
         )
         rng = np.random.default_rng(seed)
         allowed = -log(1.0 - rng.random())
         draw_counts(rng, tables, 0, STEPS, 0, 0, whole)
         excess = whole_excess(whole, own, chain)
-        excess -= whole_waited(whole, own, chain) if own.min_sep > 1 else 0.0
+        excess -= whole_waited(whole, own, chain) if own.law.min_sep > 1 else 0.0
         excess -= sum(log(shares[u, int(whole[u])]) for u in range(STEPS)) if shares.size else 0.0
         assert found == (excess <= allowed)
         kept += found
@@ -74,11 +68,11 @@ def test_excess_only_grows_but_for_what_waiting_copies_give_back(name: str) -> N
     tables = chain.tables
     assert tables is not None
     rng, counts, law = np.random.default_rng(3), np.empty(STEPS), law_of(STEPS, tables)
-    copies, free, longest = int(tables.waits.free[0]), tables.waits.free, -own.min_sep * log(1.0 - own.prob)
+    copies, free, longest = int(tables.waits.free[0]), tables.waits.free, -own.law.min_sep * log(1.0 - own.law.prob)
     usual = log(tables.waits.bonus.max())
     for _ in range(200):
         draw_counts(rng, tables, 0, STEPS, 0, 0, counts)
-        if own.min_sep > 1 and not np.isfinite(whole_waited(counts, own, chain)):
+        if own.law.min_sep > 1 and not np.isfinite(whole_waited(counts, own, chain)):
             continue
         begin(law)
         total, low, high, able, state, given = 0.0, 0, 0, copies, 0, 0.0
@@ -87,18 +81,18 @@ def test_excess_only_grows_but_for_what_waiting_copies_give_back(name: str) -> N
             more, low, high = log_excess(counts, own.couplings, tables, u, u + 1, low, high, law)
             assert more >= -1e-6
             total += more
-            if own.min_sep > 1:
-                less, able, state = log_waited(counts, tables, own.min_sep, starts_of(own), u, u + 1, able, state)
+            if own.law.min_sep > 1:
+                less, able, state = log_waited(counts, tables, own.law.min_sep, starts_of(own), u, u + 1, able, state)
                 given -= less
                 least[u] = given - (free[state] - able) * longest - (copies - free[state]) * usual
                 assert given >= least[: u + 1].max() - 1e-9
         assert total == pytest.approx(whole_excess(counts, own, chain), abs=1e-9)
-        if own.min_sep > 1:
+        if own.law.min_sep > 1:
             assert given == pytest.approx(-whole_waited(counts, own, chain), abs=1e-9)
 
 
 def test_one_cell_is_what_is_left_where_tables_are_small() -> None:
-    own = columns_of(ToeplitzMatrix(0.85 ** np.arange(STEPS), STEPS), 6.0, side=Side.UPPER, prob=0.06, min_sep=17)
+    own = columns_of(ToeplitzMatrix(0.85 ** np.arange(STEPS), STEPS), 6.0, waits(0.06, 17, False), Side.UPPER)
     chain = chain_of(own, 3, DECAY, limits(own, 1e-6), 100 * (STEPS + 1))
     assert chain.tables is not None
     assert chain.tables.waits.bonus.size == 17

@@ -11,8 +11,11 @@ from wide_cases import columns, pair_of
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.forests.linked import (
+from hockeystick.monte_carlo.chances import tails
+from hockeystick.monte_carlo.far.limits import BLOCKS, TAILS, Limits, fewest
+from hockeystick.monte_carlo.far.linked import (
     OUTSIDE,
+    Linked,
     Trees,
     best_linked,
     caps_of,
@@ -21,19 +24,19 @@ from hockeystick.monte_carlo.forests.linked import (
     log_norm,
     most_below,
     served,
+    trees_of,
 )
-from hockeystick.monte_carlo.forests.linked_kernels import (
+from hockeystick.monte_carlo.far.linked_kernels import (
+    LinkedHistories,
     draw_history,
     draw_linked_tuple,
     draw_owners,
     work_of,
 )
-from hockeystick.monte_carlo.histories.chances import tails
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
-from hockeystick.monte_carlo.histories.limited_histories import BLOCKS, TAILS, Limits, fewest
-from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE, TILTED_SHARE, rates
+from hockeystick.monte_carlo.far.proposals import OTHER_SHARE, TILTED_SHARE, rates
+from hockeystick.monte_carlo.far.subjects import columns_for
 from hockeystick.monte_carlo.renewal.family import FAMILY
-from hockeystick.monte_carlo.renewal.wide import WideLinked, trees_of, wide_columns
+from hockeystick.monte_carlo.weight_bounds import ENDLESS
 from hockeystick.pairs.renewal_kernels import availability
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.tree import TreeMatrix
@@ -66,9 +69,9 @@ STRONG = [tree_pair(7, 2, 0.15, 1.8), tree_pair(7, 3, 0.15, 1.8)]
 """With many links."""
 
 
-def of(pair: RenewalMixture, order: int, rate: float = 0.0) -> WideLinked:
+def of(pair: RenewalMixture, order: int, rate: float = 0.0) -> Linked:
     own = columns(pair)
-    return WideLinked(
+    return Linked(
         direction=Direction.REMOVE,
         pair=pair,
         order=order,
@@ -99,7 +102,7 @@ def weights(pair: RenewalMixture, order: int, waiting: bool) -> dict[tuple[float
     if waiting:
         chances = chances_of(own, chosen)
     else:
-        chances = own.prob ** chosen.sum(axis=1) * (1.0 - own.prob) ** (own.steps - chosen.sum(axis=1))
+        chances = own.law.prob ** chosen.sum(axis=1) * (1.0 - own.law.prob) ** (own.steps - chosen.sum(axis=1))
     found: dict[tuple[float, ...], float] = {(0.0,) * own.steps: 1.0}
     for _ in range(order):
         more: dict[tuple[float, ...], float] = {}
@@ -151,13 +154,13 @@ def test_tuples_are_kept_with_their_weight(pair: RenewalMixture, order: int) -> 
     """Of those that wait, over the sum of those that do not; each within 6.2 standard errors."""
     own, rng, drawn = columns(pair), np.random.default_rng(3), 40_000
     *_, splits, roots = law_of_coins(own, trees(pair), order, most_below(own, trees(pair), Limits(1, 1))).arrays
-    free = [availability(own.steps, own.min_sep, own.prob, at) for at in (own.first, np.ones(1))]
+    free = [availability(own.steps, own.law.min_sep, own.law.prob, at) for at in (own.law.start, np.ones(1))]
     forest = trees(pair).levels, splits, roots, trees(pair).link
-    law = own.prob, own.min_sep, own.first, *free
-    work, counts = work_of(own.steps, order), np.empty(own.steps)
+    law = own.law.prob, own.law.min_sep, own.law.start, *free
+    source, counts = LinkedHistories(law, forest, order, work_of(own.steps, order)), np.empty(own.steps)
     found: dict[tuple[float, ...], int] = {}
     for _ in range(drawn):
-        if draw_linked_tuple(rng, law, forest, order, work, counts):
+        if draw_linked_tuple(rng, own.overlaps, own.law.edges, source, counts):
             found[tuple(counts)] = found.get(tuple(counts), 0) + 1
     exact = weights(pair, order, waiting=True)
     norm = sum(weights(pair, order, waiting=False).values())
@@ -175,14 +178,14 @@ def test_histories_are_drawn_given_that_they_contain_some_participations(pair: R
     own, rng, drawn = columns(pair), np.random.default_rng(7), 10_000
     chosen = histories(own)
     chances = chances_of(own, chosen)
-    free = [availability(own.steps, own.min_sep, own.prob, at) for at in (own.first, np.ones(1))]
-    law = own.prob, own.min_sep, own.first, *free
+    free = [availability(own.steps, own.law.min_sep, own.law.prob, at) for at in (own.law.start, np.ones(1))]
+    law = own.law.prob, own.law.min_sep, own.law.start, *free
     for times in ([], [0], [own.steps // 2], [own.steps - 1], [1, own.steps - 1], [0, 2, 5]):
         linked = np.array([one for one in times if one < own.steps], dtype=np.int64)
         within = np.where((chosen[:, linked] == 1.0).all(axis=1), chances, 0.0)
         owners = np.zeros(linked.size, dtype=np.int64)
         kept = draw_owners(rng, linked, 1, law, owners)
-        assert kept * own.prob**linked.size == pytest.approx(within.sum(), rel=1e-12, abs=1e-300)
+        assert kept * own.law.prob**linked.size == pytest.approx(within.sum(), rel=1e-12, abs=1e-300)
         if kept == 0.0:
             continue
         found = np.zeros(chances.size)
@@ -208,7 +211,7 @@ def test_tables_have_room_for_coins_beside_those_of_any_tuple(pair: RenewalMixtu
         most = order * int(within[(pairs <= 1).all(axis=1)].sum(axis=1).max())
         room = min(cap, order * leaves) - most
         assert room >= 0 or cap == order * leaves
-        outside += nodes * float(tails(own.prob, order * leaves)[room]) if cap < order * leaves else 0.0
+        outside += nodes * float(tails(own.law.prob, order * leaves)[room]) if cap < order * leaves else 0.0
         assert height == 0 or cap <= 2 * caps[height - 1]
     assert outside <= OUTSIDE
 
@@ -225,7 +228,7 @@ def test_room_that_is_left_out_is_that_of_rare_coins() -> None:
         beside = cap - 8 * -(-leaves // 16)
         assert beside > 0 or cap == 8 * leaves
         if cap < 8 * leaves and cap < 2 * caps[height - 1]:
-            outside += nodes * float(tails(own.prob, 8 * leaves)[beside])
+            outside += nodes * float(tails(own.law.prob, 8 * leaves)[beside])
     assert 0.0 < outside <= OUTSIDE
     assert caps_of(own, trees(pair), 40, each) is None
 
@@ -260,16 +263,16 @@ def test_tuples_are_given_up_as_often_as_coins_weigh_more() -> None:
 def test_both_sides_are_close() -> None:
     pair, epsilon = tree_pair(100, 4, 0.05, 20.0), 0.3
     proposals = {one.name: one for one in FAMILY.propose(pair, Direction.REMOVE, epsilon)}
-    assert set(proposals) == {"renewal_wide_below", "renewal_wide_linked"}
-    low = interval(proposals["renewal_wide_below"], epsilon, 60_000, 3)
-    high = interval(proposals["renewal_wide_linked"], epsilon, 60_000, 4)
+    assert set(proposals) == {"far_below", "far_linked"}
+    low = interval(proposals["far_below"], epsilon, 60_000, 3)
+    high = interval(proposals["far_linked"], epsilon, 60_000, 4)
     assert high[1] >= low[0]
     assert high[0] <= 1.05 * low[1]
 
 
 def test_it_is_built_again_from_its_parameters_and_nothing_else_is() -> None:
     pair = tree_pair(100, 4, 0.05, 20.0)
-    one = next(one for one in FAMILY.propose(pair, Direction.REMOVE, 0.3) if one.name == "renewal_wide_linked")
+    one = next(one for one in FAMILY.propose(pair, Direction.REMOVE, 0.3) if one.name == "far_linked")
     again = FAMILY.build(pair, one.direction, one.name, one.parameters)
     for copy in (again, pickle.loads(pickle.dumps(one))):
         assert_same(one, copy)
@@ -283,7 +286,7 @@ def test_it_is_built_again_from_its_parameters_and_nothing_else_is() -> None:
 
 def test_what_random_numbers_are_too_coarse_for_is_left_to_others() -> None:
     for pair in (tree_pair(32, 4, 1e-7, 5.0), tree_pair(32, 4, 0.05, 1e5)):
-        own = wide_columns(pair, Side.UPPER)
+        own = columns_for(pair, Side.UPPER)
         assert not served(own, trees(pair))
         assert best_linked(own, trees(pair), 0.3) is None
         assert not of(pair, 2).proved
@@ -304,7 +307,7 @@ def test_a_certificate_that_rests_on_links_can_be_verified() -> None:
     options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=0.1)
     found = hs.certify(run, delta=1e-4, method="monte_carlo", monte_carlo=options)
     assert found.monte_carlo is not None
-    assert "renewal_wide_linked" in {one.run.proposal for one in found.monte_carlo.runs}
+    assert "far_linked" in {one.run.proposal for one in found.monte_carlo.runs}
     assert found.bounds.lower is not None
     assert found.bounds.lower <= found.bounds.upper <= 1.05 * found.bounds.lower
     hs.verify(found)

@@ -9,12 +9,13 @@ from history_oracle import among, chances_of, limited, whole_of
 from kept_whole import whole_excess
 from many_bands_cases import above_of, pair_of
 
-from hockeystick.monte_carlo.histories import limited_histories
-from hockeystick.monte_carlo.histories.chain_kernels import Waits, chain_table, draw_counts, split
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
-from hockeystick.monte_carlo.histories.limited_histories import Limits, chain_of, greatest_field
-from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE, TILTED_SHARE
-from hockeystick.monte_carlo.subsets.many_bands import subset_columns
+from hockeystick.monte_carlo.far import chains
+from hockeystick.monte_carlo.far.chain_kernels import Waits, chain_table, draw_counts, split
+from hockeystick.monte_carlo.far.chains import chain_of
+from hockeystick.monte_carlo.far.limits import Limits, greatest_field
+from hockeystick.monte_carlo.far.proposals import OTHER_SHARE, TILTED_SHARE
+from hockeystick.monte_carlo.far.subjects import columns_for
+from hockeystick.monte_carlo.weight_bounds import ENDLESS
 from hockeystick.types import Side
 
 
@@ -33,8 +34,8 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The chain is followed through its states and nodes; counts are those of all tuples of histories."""
-    own = subset_columns(pair_of(steps, 0.2, 1.2, coins=coins), Side.UPPER)
-    monkeypatch.setattr(limited_histories, "LEAST_GAIN", least_gain)  # whether blocks are counted
+    own = columns_for(pair_of(steps, 0.2, 1.2, coins=coins), Side.UPPER)
+    monkeypatch.setattr(chains, "LEAST_GAIN", least_gain)  # whether blocks are counted
     chain = chain_of.__wrapped__(own, order, decay, Limits(block, limit))
     assert (chain.tables.waits.free.size > 1) == (least_gain < 0.0)
     _, pulls, squares, (chances,), nodes, pulled, _, _, (free, within, shifted, bonus, freed) = chain.tables
@@ -77,7 +78,7 @@ def test_the_chain_of_counts_dominates_the_weights_of_limited_counts(
 
 
 def test_the_chain_draws_counts_with_its_chances() -> None:
-    own = subset_columns(pair_of(2, 0.3, 1.0), Side.UPPER)
+    own = columns_for(pair_of(2, 0.3, 1.0), Side.UPPER)
     chain = chain_of(own, 2, 0.9, Limits(16, 4))
     _, pulls, squares, (chances,), nodes, pulled = chain.tables[:6]
     assert chain.tables.waits.free.size == 1  # nothing is counted, as that gains nothing here
@@ -104,10 +105,10 @@ def test_the_chain_draws_counts_with_its_chances() -> None:
 def test_a_chain_that_keeps_the_limit_of_blocks_has_no_more_counts_and_a_smaller_norm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    own, limit = subset_columns(pair_of(40, 0.1, 5.0, slowness=0.2), Side.UPPER), Limits(16, 3)
+    own, limit = columns_for(pair_of(40, 0.1, 5.0, slowness=0.2), Side.UPPER), Limits(16, 3)
     chain = chain_of(own, 3, 0.97, limit)
     assert chain.tables.waits.free.size == 3 * limit.most + 1
-    monkeypatch.setattr(limited_histories, "LEAST_GAIN", inf)
+    monkeypatch.setattr(chains, "LEAST_GAIN", inf)
     assert chain.log_norm < chain_of.__wrapped__(own, 3, 0.97, limit).log_norm - 100.0
     rng, counts, most = np.random.default_rng(2), np.empty(40), 0.0
     for _ in range(200):
@@ -120,7 +121,7 @@ def test_a_chain_that_keeps_the_limit_of_blocks_has_no_more_counts_and_a_smaller
 def test_counts_are_given_up_as_often_as_the_chain_weighs_too_much(coins: int, order: int) -> None:
     """What is kept has the mass of the power of X'_A over Z: no less, or the mean of the samples would be too small."""
     pair = pair_of(3, 0.2, 4.0, coins=coins)
-    own, above = subset_columns(pair, Side.UPPER), above_of(pair, order=order)
+    own, above = columns_for(pair, Side.UPPER), above_of(pair, order=order)
     limit = Limits(above.block, above.limit)
     few = limited(own, above.block, above.limit)
     chances, gram = chances_of(own, few), whole_of(own).T @ whole_of(own)
@@ -140,7 +141,7 @@ def test_counts_are_given_up_as_often_as_the_chain_weighs_too_much(coins: int, o
 
 def test_a_cap_leaves_the_field_its_mean() -> None:
     """Jensen's inequality asks for the mean of what is used; rounding moves single fields beyond the cap."""
-    own = subset_columns(pair_of(60, 0.02, 3.0, slowness=0.3), Side.UPPER)
+    own = columns_for(pair_of(60, 0.02, 3.0, slowness=0.3), Side.UPPER)
     limit = Limits(16, 2)
     order, decay = 2, 0.97
     chain = chain_of(own, order, decay, limit)

@@ -306,7 +306,7 @@ def test_what_the_family_proposes_is_built_again_from_its_parameters(coins: int)
         (Direction.REMOVE, "trees_above", {"order": 2.0, "reach": 3.0, "tail": 2e-6}),
         (Direction.REMOVE, "trees_below", {"reach": 41.0, "tail": 1e-6}),
         (Direction.ADD, "trees_add", {"beta": inf, "tail": 1e-6}),
-        (Direction.REMOVE, "many_bands_below", {"rate": 1.0}),
+        (Direction.REMOVE, "far_below", {"rate": 1.0}),
     ],
 )
 def test_other_proposals_are_refused(direction: Direction, name: str, parameters: dict[str, float]) -> None:

@@ -11,15 +11,14 @@ from wide_cases import CASES, columns, pair_of
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.histories import tuple_moments, tuples
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
-from hockeystick.monte_carlo.histories.limited_histories import BLOCKS, TAILS, WORTH, Limits, chance_of_others, fewest
-from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE, TILTED_SHARE, log_largest, rates
-from hockeystick.monte_carlo.histories.tuple_moments import log_moment, log_tail
-from hockeystick.monte_carlo.histories.tuples import CAPS, MISSING, log_missed
-from hockeystick.monte_carlo.histories.waiting_kernels import draw_tuple
+from hockeystick.monte_carlo.far import tuple_moments, tuples
+from hockeystick.monte_carlo.far.draws import draw_tuple
+from hockeystick.monte_carlo.far.limits import BLOCKS, TAILS, WORTH, Limits, chance_of_others, fewest
+from hockeystick.monte_carlo.far.proposals import OTHER_SHARE, TILTED_SHARE, log_largest, rates
+from hockeystick.monte_carlo.far.tuple_moments import log_moment, log_tail
+from hockeystick.monte_carlo.far.tuples import CAPS, MISSING, Tuples, log_missed
 from hockeystick.monte_carlo.renewal.family import FAMILY
-from hockeystick.monte_carlo.renewal.wide import WideTuples
+from hockeystick.monte_carlo.weight_bounds import ENDLESS
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.types import Direction
 
@@ -34,9 +33,9 @@ NOISY = [
 """Those for which something is sampled: M is no larger than a few."""
 
 
-def of(pair: RenewalMixture, order: int, cap: float, rate: float = 0.0) -> WideTuples:
+def of(pair: RenewalMixture, order: int, cap: float, rate: float = 0.0) -> Tuples:
     own = columns(pair)
-    return WideTuples(
+    return Tuples(
         direction=Direction.REMOVE,
         pair=pair,
         order=order,
@@ -88,7 +87,7 @@ def test_moments_are_close_where_nobody_waits_for_long_and_little_is_shared(
     monkeypatch.setattr(tuple_moments, "TOGETHER", 1)
     pair = pair_of(8, 2, 0.01, 8.0, slowness=0.1)
     own, chosen = columns(pair), histories(columns(pair))
-    coins = own.prob ** chosen.sum(axis=1) * (1.0 - own.prob) ** (own.steps - chosen.sum(axis=1))
+    coins = own.law.prob ** chosen.sum(axis=1) * (1.0 - own.law.prob) ** (own.steps - chosen.sum(axis=1))
     chances, counts = tuples_of(coins, chosen, order)
     exact = log(float(chances @ np.exp(in_common(pair, counts))))
     assert exact <= log_moment(own, order, 1.0) <= 1.1 * exact
@@ -98,7 +97,7 @@ def test_moments_are_close_where_nobody_waits_for_long_and_little_is_shared(
 def test_a_tail_is_close_where_tuples_hardly_differ(cap: float) -> None:
     """Two histories of one step take part together, or have nothing in common."""
     own = columns(pair_of(1, 2, 0.9, 1.0, warm=False))
-    exact = own.prob**2 * exp(float(own.couplings[0, 0]))
+    exact = own.law.prob**2 * exp(float(own.couplings[0, 0]))
     assert log(exact) <= log_tail(own, 2, cap) <= log(exact) + 0.2
 
 
@@ -110,7 +109,7 @@ def test_tuples_are_drawn_with_their_chances(warm: bool) -> None:
     rng, drawn, mean, picked = np.random.default_rng(3), np.empty(5), np.empty(5), 20000
     found: dict[tuple[float, ...], int] = {}
     for _ in range(picked):
-        common = draw_tuple(rng, own.overlaps, own.wait, 2, drawn, mean)
+        common = draw_tuple(rng, own.overlaps, own.law.edges, 2, drawn, mean)
         found[tuple(drawn)] = found.get(tuple(drawn), 0) + 1
         np.testing.assert_allclose(mean, whole_of(own) @ drawn, atol=1e-12)
         assert common == pytest.approx(float(in_common(pair, drawn[None])[0]), abs=1e-12)
@@ -173,16 +172,16 @@ def test_the_upper_bound_stays_above_the_truth(pair: RenewalMixture, order: int,
 def test_what_is_sampled_is_close_to_the_truth_where_little_is_missed() -> None:
     pair, epsilon = pair_of(100, 4, 0.05, 60.0), 0.2
     proposals = {one.name: one for one in FAMILY.propose(pair, Direction.REMOVE, epsilon)}
-    assert {"renewal_wide_below", "renewal_wide_tuples"} <= set(proposals)
-    low = interval(proposals["renewal_wide_below"], epsilon, 100_000, 3)
-    high = interval(proposals["renewal_wide_tuples"], epsilon, 100_000, 4)
+    assert {"far_below", "far_tuples"} <= set(proposals)
+    low = interval(proposals["far_below"], epsilon, 100_000, 3)
+    high = interval(proposals["far_tuples"], epsilon, 100_000, 4)
     assert high[1] >= low[0]
     assert high[0] <= 1.3 * low[1]
 
 
 def test_it_is_built_again_from_its_parameters_and_nothing_else_is() -> None:
     pair = pair_of(100, 4, 0.05, 60.0)
-    one = next(one for one in FAMILY.propose(pair, Direction.REMOVE, 0.2) if one.name == "renewal_wide_tuples")
+    one = next(one for one in FAMILY.propose(pair, Direction.REMOVE, 0.2) if one.name == "far_tuples")
     again = FAMILY.build(pair, one.direction, one.name, one.parameters)
     for copy in (again, pickle.loads(pickle.dumps(one))):
         assert_same(one, copy)
@@ -220,7 +219,7 @@ def test_a_certificate_that_rests_on_tuples_can_be_verified() -> None:
     options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=0.3)
     found = hs.certify(run, delta=1e-4, method="monte_carlo", monte_carlo=options)
     assert found.monte_carlo is not None
-    assert "renewal_wide_tuples" in {one.run.proposal for one in found.monte_carlo.runs}
+    assert "far_tuples" in {one.run.proposal for one in found.monte_carlo.runs}
     assert found.bounds.lower is not None
     assert found.bounds.lower <= found.bounds.upper
     hs.verify(found)

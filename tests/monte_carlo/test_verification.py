@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from many_bands_cases import pair_of
 
 from hockeystick import (
     BandedSquareRoot,
@@ -28,9 +29,14 @@ from hockeystick.errors import VerificationError
 from hockeystick.evidence import EvidenceStore
 from hockeystick.monte_carlo import estimation
 from hockeystick.monte_carlo.claim import MonteCarloClaim
+from hockeystick.monte_carlo.confidence import LARGEST_BET
+from hockeystick.monte_carlo.far.limits import TAILS, fewest
+from hockeystick.monte_carlo.far.subjects import columns_for
 from hockeystick.monte_carlo.runs import in_this_process
+from hockeystick.monte_carlo.subsets.family import FAMILY
+from hockeystick.monte_carlo.verification import check_design
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.samples import Run
+from hockeystick.samples import Node, Run
 from hockeystick.types import Direction, Side
 
 MECHANISM = Mechanism(sampler=BMinSep(min_sep=3, sampling_prob=0.1, steps=12), noise_multiplier=0.8)
@@ -181,6 +187,28 @@ def test_forgeries_are_refused(stored: tuple[Certificate, Path], forgery: str) -
     forged = Certificate.parse_json(change(stored[0]).model_dump_json())
     with pytest.raises(VerificationError, match=message):
         verify(forged)
+
+
+def test_whole_numbers_of_a_design_have_any_digits() -> None:
+    """Those that are proved are few: blocks of 1,024 opportunities are among them."""
+    pair = pair_of(700, 0.01, 30.0)
+    limit = fewest(columns_for(pair, Side.UPPER), 1024, TAILS[3])
+    parameters = {"order": 2.0, "decay": 0.99, "rate": 0.01, "block": 1024.0, "limit": float(limit)}
+    proposal = FAMILY.build(pair, Direction.REMOVE, "far_counted", parameters)
+    largest = proposal.drawn_bound(Side.UPPER, 1.0)
+    node = Node(side=Side.UPPER, epsilon=1.0, theta=LARGEST_BET / largest, weight_bound=largest, failure=1e-9)
+    run = Run(
+        subject="0" * 64,
+        direction=Direction.REMOVE,
+        proposal="far_counted",
+        parameters=parameters,
+        nodes=(node,),
+        chunk_size=estimation.CHUNK_SIZES[0],
+        seed=1,
+    )
+    check_design(run, proposal)
+    with pytest.raises(VerificationError, match="three digits"):
+        check_design(run.model_copy(update={"parameters": parameters | {"rate": 0.01234}}), proposal)
 
 
 def test_fewer_chunks_give_what_they_give(stored: tuple[Certificate, Path]) -> None:

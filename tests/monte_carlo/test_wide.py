@@ -7,23 +7,28 @@ from math import exp, inf, log, sqrt
 
 import numpy as np
 import pytest
-from history_oracle import chances_of, histories, interval, limited, ratio, whole_of
+from history_oracle import (
+    chances_of,
+    drawn_histories,
+    exponents_of,
+    histories,
+    interval,
+    limited,
+    mean_field,
+    ratio,
+    whole_of,
+)
 from wide_cases import CASES, above_of, columns, pair_of
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.histories import one_sided
-from hockeystick.monte_carlo.histories.chain_kernels import largest_spaced_field
-from hockeystick.monte_carlo.histories.history_kernels import exponents
-from hockeystick.monte_carlo.histories.limited_histories import Limits, chance_of_others, greatest_field
-from hockeystick.monte_carlo.histories.one_sided import rates
-from hockeystick.monte_carlo.histories.waiting_kernels import (
-    log_waiting_history,
-    log_waiting_mean_field,
-    waiting_products,
-)
+from hockeystick.monte_carlo.far import family
+from hockeystick.monte_carlo.far.columns import columns_of
+from hockeystick.monte_carlo.far.limits import Limits, chance_of_others, greatest_field, largest_spaced_field
+from hockeystick.monte_carlo.far.proposals import Add, Below, Counted, rates
+from hockeystick.monte_carlo.far.subjects import why_not
+from hockeystick.monte_carlo.far.visits import Visits, coins, draw_visits, moments, one_in, waits
 from hockeystick.monte_carlo.renewal.family import FAMILY
-from hockeystick.monte_carlo.renewal.wide import WideAbove, WideAdd, WideBelow, why_not_wide
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -53,20 +58,38 @@ LIMITED = [(3, 1), (3, 2), (16, 3), (2, 1), (4, 1)]
 @pytest.mark.parametrize(("block", "limit"), LIMITED)
 def test_the_ratio_lies_between_its_bounds(pair: RenewalMixture, block: int, limit: int) -> None:
     own, rng = columns(pair), np.random.default_rng(1)
-    few, steps, law = limited(own, block, limit), own.steps, own.wait
-    z, left, table = np.empty(steps), np.empty(steps), np.empty((steps, limit + 1))
-    kept = np.exp(-own.couplings)
+    few = limited(own, block, limit)
     for shift in (0.0, 1.0, 2.0, -1.0):
-        y = rng.normal(shift, 1.0, steps)
-        exponents(own.columns, own.couplings, y, z)
-        exact = ratio(own, y, few)
-        assert log_waiting_mean_field(z, own.couplings, *law) <= log(ratio(own, y)) + 1e-12
-        largest = waiting_products(z, law.prob, law.min_sep, law.first, block, table)
+        y = rng.normal(shift, 1.0, own.steps)
+        z, exact = exponents_of(own, y), ratio(own, y, few)
+        assert mean_field(own, z) <= log(ratio(own, y)) + 1e-12
+        largest, logs = drawn_histories(own, z, Limits(block, limit), rng, 2000)
         assert largest == pytest.approx(log(float(np.exp(few @ z) @ chances_of(own, few))), abs=1e-12)
-        found = np.array([log_waiting_history(rng, z, law, kept, block, table, left) for _ in range(2000)])
-        assert found.max() <= 1e-12
-        found = np.exp(found + largest)
+        assert logs.max() <= 1e-12
+        found = np.exp(logs + largest)
         assert abs(found.mean() - exact) <= 6.2 * found.std() / sqrt(found.size) + 1e-9  # 6.2 sigma: about 1e-9
+
+
+LAWS = [coins(0.3), coins(0.2, 2), waits(0.3, 2, True), waits(0.3, 3, False), waits(0.4, 6, True), one_in(2), one_in(4)]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_histories_are_drawn_with_their_chances(law: Visits) -> None:
+    """Each within 6.2 standard errors; and the expected participations, and their products, are those of all."""
+    own = columns_of(ToeplitzMatrix(np.array([1.0, 0.7, 0.5, 0.3]), 4), 1.5, law, Side.UPPER)
+    chosen, drawn, rng = histories(own), 40_000, np.random.default_rng(11)
+    chances = chances_of(own, chosen)
+    assert chances.sum() == pytest.approx(1.0, abs=1e-12)
+    expected, square = moments(own.couplings, law.edges)
+    np.testing.assert_allclose(expected, chances @ chosen, rtol=1e-12)
+    assert square == pytest.approx(float(chances @ np.square(chosen @ whole_of(own).T).sum(axis=1)), rel=1e-12)
+    found = dict.fromkeys(map(tuple, chosen), 0)
+    for _ in range(drawn):
+        counts = np.zeros(4)
+        draw_visits(rng, law.edges, counts)
+        found[tuple(counts)] += 1
+    for one, chance in zip(chosen, chances, strict=True):
+        assert abs(found[tuple(one)] / drawn - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / drawn) + 1e-9
 
 
 def test_the_mean_field_is_the_ratio_where_columns_do_not_overlap() -> None:
@@ -76,18 +99,15 @@ def test_the_mean_field_is_the_ratio_where_columns_do_not_overlap() -> None:
         noise_multiplier=0.1, matrix=ToeplitzMatrix(column, 9), min_sep=3, participation_prob=0.2, warm_start=True
     )
     own, rng = columns(pair), np.random.default_rng(2)
-    z = np.empty(9)
     for shift in (0.0, 5.0, 12.0, -8.0):
         y = rng.normal(shift, 1.0, 9)
-        exponents(own.columns, own.couplings, y, z)
         chosen = histories(own)
         chances = chances_of(own, chosen)
         logs = chosen @ whole_of(own).T
         terms = logs @ y - 0.5 * np.square(logs).sum(axis=1)
         top = terms[chances > 0.0].max()
         exact = top + log(float(np.exp(np.minimum(terms - top, 0.0)) @ chances))
-        found = log_waiting_mean_field(z, own.couplings, own.prob, own.min_sep, own.first)
-        assert found == pytest.approx(exact, abs=1e-9)
+        assert mean_field(own, exponents_of(own, y)) == pytest.approx(exact, abs=1e-9)
 
 
 @pytest.mark.parametrize("pair", CASES)
@@ -102,7 +122,7 @@ def test_other_histories_and_fields_are_covered(pair: RenewalMixture, block: int
     spaced = histories(own)
     spaced = spaced[chances_of(own, spaced) > 0.0]
     assert (spaced @ np.triu(whole_of(own).T @ whole_of(own), 1)).max() <= largest_spaced_field(
-        own.couplings, own.min_sep
+        own.couplings, own.law.min_sep
     )
 
 
@@ -122,9 +142,9 @@ def test_each_side_stays_on_its_side_of_the_truth(pair: RenewalMixture) -> None:
     remove = np.maximum(1.0 - exp(epsilon) / ratios(nodes + means[picked]), 0.0)
     add = np.maximum(1.0 - exp(epsilon) * ratios(nodes), 0.0)
     rate = min(rates(own), key=lambda rate: abs(rate - 0.6))
-    below = WideBelow(direction=Direction.REMOVE, pair=pair, rate=rate)
+    below = Below(direction=Direction.REMOVE, pair=pair, rate=rate)
     above = above_of(pair, rate=rate)
-    other = WideAdd(direction=Direction.ADD, pair=pair, beta=1.0)
+    other = Add(direction=Direction.ADD, pair=pair, beta=1.0)
     for values, lower, upper in ((remove, below, above), (add, None, other)):
         error = 6.2 * values.std() / sqrt(values.size)
         least, most = values.mean() - error, values.mean() + error
@@ -136,7 +156,7 @@ def test_each_side_stays_on_its_side_of_the_truth(pair: RenewalMixture) -> None:
 
 def test_the_samples_that_stand_for_other_histories_have_their_chance() -> None:
     pair = pair_of(24, 3, 0.2, 2.0)
-    above = WideAbove(
+    above = Counted(
         direction=Direction.REMOVE,
         pair=pair,
         order=2,
@@ -158,7 +178,7 @@ def test_the_first_proposal_is_found_without_a_chain(direction: Direction, monke
     """It is the first of all, and the search for an epsilon takes it alone."""
     pair = pair_of(60, 4, 0.02, 4.0)
     first = FAMILY.propose(pair, direction, 1.0)[0]
-    monkeypatch.delattr(one_sided, "best_chain")
+    monkeypatch.delattr(family, "best_chain")
     found = FAMILY.first(pair, direction, 1.0)
     assert (found.name, found.direction, found.parameters) == (first.name, first.direction, first.parameters)
 
@@ -166,7 +186,7 @@ def test_the_first_proposal_is_found_without_a_chain(direction: Direction, monke
 def test_what_the_family_proposes_is_built_again_from_its_parameters() -> None:
     pair = pair_of(60, 4, 0.02, 4.0)
     found = [*FAMILY.propose(pair, Direction.REMOVE, 1.0), *FAMILY.propose(pair, Direction.ADD, 1.0)]
-    names = ["renewal_wide_below", "renewal_wide_remembered", "naive", "renewal_wide_add", "naive"]
+    names = ["far_below", "far_counted", "naive", "far_add", "naive"]
     assert [one.name for one in found] == names
     assert [one.sides for one in found[:2]] == [(Side.LOWER,), (Side.UPPER,)]
     for one in found:
@@ -187,12 +207,12 @@ def test_what_the_family_proposes_is_built_again_from_its_parameters() -> None:
     [
         (
             Direction.REMOVE,
-            "renewal_wide_remembered",
+            "far_counted",
             {"order": 1.0, "decay": 0.9, "rate": 0.1, "block": 16.0, "limit": 9.0},
         ),
-        (Direction.REMOVE, "renewal_wide_below", {"rate": 0.95}),
-        (Direction.ADD, "renewal_wide_add", {"beta": inf}),
-        (Direction.REMOVE, "many_bands_below", {"rate": 0.1}),
+        (Direction.REMOVE, "far_below", {"rate": 0.95}),
+        (Direction.ADD, "far_add", {"beta": inf}),
+        (Direction.REMOVE, "trees_below", {"rate": 0.1}),
     ],
 )
 def test_other_proposals_are_refused(direction: Direction, name: str, parameters: dict[str, float]) -> None:
@@ -221,11 +241,8 @@ def test_outputs_far_off_have_no_error() -> None:
     """Weights that fall below the doubles beside others are dropped; what is left is a lower bound, or no number."""
     low = pair_of(1000, 16, 0.012, 1.0, slowness=0.5)
     own, rng = columns(low), np.random.default_rng(6)
-    z = np.empty(1000)
     for shift in (0.0, 5.0, 40.0, -40.0, 200.0):
-        exponents(own.columns, own.couplings, rng.normal(shift, 1.0, 1000), z)
-        found = log_waiting_mean_field(z, own.couplings, own.prob, own.min_sep, own.first)
-        assert not found > 1e6
+        assert not mean_field(own, exponents_of(own, rng.normal(shift, 1.0, 1000))) > 1e6
     run = hs.Mechanism(
         strategy=hs.SquareRoot(),
         sampler=hs.BMinSep(min_sep=2, sampling_prob=0.2, steps=6),
@@ -250,18 +267,18 @@ def test_columns_are_freed() -> None:
 
 def test_who_is_covered() -> None:
     wide = pair_of(20, 3, 0.1, 2.0)
-    assert why_not_wide(wide) is None
+    assert why_not(wide) is None
     assert FAMILY.refusal(wide, Side.LOWER) is None
     run = hs.Mechanism(
         strategy=hs.BinaryTree(), sampler=hs.BMinSep(min_sep=3, sampling_prob=0.1, steps=20), noise_multiplier=4.0
     )
     tree = dominating_pair(run)
     assert isinstance(tree, RenewalMixture)
-    assert why_not_wide(tree) is None
-    assert FAMILY.propose(tree, Direction.REMOVE, 0.5)[0].name == "renewal_wide_below"
+    assert why_not(tree) is None
+    assert FAMILY.propose(tree, Direction.REMOVE, 0.5)[0].name == "far_below"
     narrow = dominating_pair(run.model_copy(update={"strategy": hs.BandedSquareRoot(bands=3)}))
     assert isinstance(narrow, RenewalMixture)
-    assert "do not overlap" in str(why_not_wide(narrow))
+    assert "do not overlap" in str(why_not(narrow))
     users = RenewalMixture(
         noise_multiplier=2.0,
         matrix=wide.matrix,
@@ -270,13 +287,13 @@ def test_who_is_covered() -> None:
         warm_start=False,
         examples_per_user=2,
     )
-    assert "several examples" in str(why_not_wide(users))
+    assert "several examples" in str(why_not(users))
     assert FAMILY.refusal(users, Side.LOWER) is not None
     assert FAMILY.refusal(users, Side.UPPER) is None
 
 
 @pytest.mark.parametrize(
-    ("strategy", "above"), [(hs.BandedSquareRoot(bands=12), "remembered"), (hs.BinaryTree(), "linked")]
+    ("strategy", "above"), [(hs.BandedSquareRoot(bands=12), "counted"), (hs.BinaryTree(), "linked")]
 )
 def test_a_certificate_has_both_sides_and_can_be_verified(strategy: object, above: str) -> None:
     run = hs.Mechanism(
@@ -287,5 +304,5 @@ def test_a_certificate_has_both_sides_and_can_be_verified(strategy: object, abov
     assert found.method.upper == "monte_carlo"
     assert found.bounds.lower is not None
     assert found.bounds.upper <= 1.15 * found.bounds.lower
-    assert {one.run.proposal for one in found.monte_carlo.runs} >= {f"renewal_wide_{above}", "renewal_wide_below"}
+    assert {one.run.proposal for one in found.monte_carlo.runs} >= {f"far_{above}", "far_below"}
     hs.verify(found, evidence=options.ledger)

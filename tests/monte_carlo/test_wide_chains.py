@@ -9,12 +9,13 @@ from history_oracle import chances_of, histories, limited, whole_of
 from kept_whole import whole_excess, whole_waited
 from wide_cases import CASES, above_of, columns, pair_of
 
-from hockeystick.monte_carlo.histories import limited_histories
-from hockeystick.monte_carlo.histories.chain_kernels import draw_counts, split
-from hockeystick.monte_carlo.histories.columns import Columns
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
-from hockeystick.monte_carlo.histories.limited_histories import Chain, Limits, chain_of, waits_of
-from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE, TILTED_SHARE
+from hockeystick.monte_carlo.far import chains
+from hockeystick.monte_carlo.far.chain_kernels import draw_counts, split
+from hockeystick.monte_carlo.far.chains import Chain, chain_of, waits_of
+from hockeystick.monte_carlo.far.columns import Columns
+from hockeystick.monte_carlo.far.limits import Limits
+from hockeystick.monte_carlo.far.proposals import OTHER_SHARE, TILTED_SHARE
+from hockeystick.monte_carlo.weight_bounds import ENDLESS
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 
 
@@ -23,7 +24,7 @@ from hockeystick.pairs.renewal_mixture import RenewalMixture
 def test_copies_are_free_when_their_histories_may_go_on(cells: int, min_sep: int, most: int) -> None:
     """Three copies take part as their distance allows; states never have fewer free ones than there are."""
     own = columns(pair_of(20, min_sep, 0.3, 2.0))
-    free, within, shifted, bonus, freed = waits_of(min_sep, own.prob, 3, cells, most)
+    free, within, shifted, bonus, freed = waits_of(min_sep, own.law.prob, 3, cells, most)
     assert (free >= 3 - most).all()
     size, rng, exact = bonus.size, np.random.default_rng(3), min_sep == cells
     assert size == min_sep // cells
@@ -36,7 +37,7 @@ def test_copies_are_free_when_their_histories_may_go_on(cells: int, min_sep: int
             assert free[state] >= able
             taken = int(rng.integers(able + 1))
             waited += free[state] - able
-            charged += (taken * log(bonus[u % size]) + log(freed[state, taken])) / -log(1.0 - own.prob)
+            charged += (taken * log(bonus[u % size]) + log(freed[state, taken])) / -log(1.0 - own.law.prob)
             for copy in np.flatnonzero(ready <= u)[:taken]:
                 ready[copy] = u + min_sep
             state = within[state, taken]
@@ -52,7 +53,7 @@ def chain_that_remembers(
     monkeypatch: pytest.MonkeyPatch, own: Columns, order: int, decay: float, limit: Limits, most: int
 ) -> Chain:
     """The chain in which at most so many copies wait."""
-    monkeypatch.setattr(limited_histories, "_most_waiting", lambda own, copies: min(most, copies))
+    monkeypatch.setattr(chains, "_most_waiting", lambda own, copies: min(most, copies))
     return chain_of.__wrapped__(own, order, decay, limit)
 
 
@@ -151,7 +152,7 @@ def test_kept_counts_have_the_chances_of_tuples(
     chain = chain_that_remembers(monkeypatch, own, 2, 0.9, Limits(16, 6), most)
     assert chain.tables is not None
     (chances,), (free, within, shifted, bonus, freed) = chain.tables.chances, chain.tables.waits
-    total = float(own.first @ (1.0 - own.prob) ** -np.arange(own.first.size)) ** 2
+    total = float(own.law.start @ (1.0 - own.law.prob) ** -np.arange(own.law.start.size)) ** 2
     chosen = histories(own)
     weights = chances_of(own, chosen)
     chosen, weights = chosen[weights > 0.0], weights[weights > 0.0]

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from hockeystick.monte_carlo.histories.columns import Columns
-from hockeystick.monte_carlo.histories.limited_histories import BLOCKS, TAILS, fewest
-from hockeystick.monte_carlo.histories.one_sided import rates
-from hockeystick.monte_carlo.renewal.wide import WideAbove, wide_columns
+from hockeystick.monte_carlo.far.columns import Columns
+from hockeystick.monte_carlo.far.limits import BLOCKS, TAILS, fewest
+from hockeystick.monte_carlo.far.proposals import Counted, rates
+from hockeystick.monte_carlo.far.subjects import columns_for
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
@@ -34,10 +34,10 @@ CASES = [
 """In the last one an example takes part once, and may wait beyond the end."""
 
 
-def above_of(pair: RenewalMixture, order: int = 2, decay: float = 0.9, rate: float = 0.0) -> WideAbove:
+def above_of(pair: RenewalMixture, order: int = 2, decay: float = 0.9, rate: float = 0.0) -> Counted:
     """With the limits of a rare tail."""
-    own = wide_columns(pair, Side.UPPER)
-    return WideAbove(
+    own = columns_for(pair, Side.UPPER)
+    return Counted(
         direction=Direction.REMOVE,
         pair=pair,
         order=order,
@@ -49,4 +49,4 @@ def above_of(pair: RenewalMixture, order: int = 2, decay: float = 0.9, rate: flo
 
 
 def columns(pair: RenewalMixture) -> Columns:
-    return wide_columns(pair, Side.UPPER)
+    return columns_for(pair, Side.UPPER)

@@ -138,13 +138,13 @@ FAULTS = [
     # Truncated batches that are hardly ever cut.
     (
         "monte_carlo/renewal/truncated.py",
-        "log_weights[rest] = log(self.added) - log(OTHER_SHARE)",
-        "log_weights[rest] = log(self.added)",
+        "stand_for_others(rest, log(self.added) - log(OTHER_SHARE),",
+        "stand_for_others(rest, log(self.added),",
         "a sixty-fourth of what cuts change is added",
         f"{CUTS}::test_the_samples_that_stand_for_cuts_count_at_every_epsilon",
     ),
     (
-        "monte_carlo/renewal/truncated.py",
+        "monte_carlo/far/proposals.py",
         "log_weights -= log1p(-OTHER_SHARE)",
         "log_weights -= 0.0",
         "the samples without a cap stand for all",

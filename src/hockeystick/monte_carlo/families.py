@@ -25,7 +25,7 @@ def _of(module: str) -> "Callable[[], Family]":
 FAMILIES: "dict[type[DominatingPair], Callable[[], Family]]" = {
     BinMixture: _of("bins.family"),
     AveragedSteps: _of("allocations.family"),
-    FreshBins: _of("fresh_bins.family"),
+    FreshBins: _of("far.family"),
     RenewalMixture: _of("renewal.family"),
     TruncatedRenewal: _of("renewal.truncated"),
     SubsetMixture: _of("subsets.family"),

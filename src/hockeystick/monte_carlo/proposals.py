@@ -47,7 +47,8 @@ class Proposal(ABC):
     name: ClassVar[str]
     """Of the kind."""
     chosen: ClassVar[tuple[str, ...]] = ()
-    """The numeric fields that make it another proposal for the same pair; :func:`rounded` where the family proposes."""
+    """The numeric fields that make it another proposal for the same pair; :func:`rounded`, or whole, where the family
+    proposes."""
     directions: ClassVar[tuple[Direction, ...]] = tuple(Direction)
 
     direction: Direction
@@ -61,6 +62,11 @@ class Proposal(ABC):
     def parameters(self) -> dict[str, float]:
         """What a family needs, besides the pair, direction and name, to build the same proposal again."""
         return {name: float(getattr(self, name)) for name in self.chosen}
+
+    @property
+    def whole(self) -> frozenset[str]:
+        """The parameters that are whole numbers, few of which are proved; the others are :func:`rounded`."""
+        return whole_numbers(type(self))
 
     @property
     def proved(self) -> bool:
@@ -103,6 +109,11 @@ class Proposal(ABC):
 
         Releases the interpreter lock (``nogil`` kernels), keeps no more than a few megabytes, and uses ``rng`` alone.
         """
+
+
+def whole_numbers(kind: type[Proposal]) -> frozenset[str]:
+    """The parameters of a kind that are whole numbers."""
+    return frozenset(field.name for field in fields(kind) if field.type is int and field.name in kind.chosen)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -155,7 +166,7 @@ class Family:
         known = {kind.name: kind for kind in self.kinds if direction in kind.directions}
         kind = known.get(name)
         if kind is not None and parameters.keys() == set(kind.chosen):
-            whole = [field.name for field in fields(kind) if field.type is int]
+            whole = whole_numbers(kind)
             if all(float(parameters[key]).is_integer() for key in whole):
                 numbers = {**parameters, **{key: int(parameters[key]) for key in whole}}
                 found = self.make(pair, kind, direction=direction, **numbers)

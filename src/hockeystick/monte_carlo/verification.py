@@ -110,7 +110,7 @@ def check_design(run: Run, proposal: Proposal) -> None:
             f"Got {run.chunk_size} instead."
         )
     for name, value in run.parameters.items():
-        if value != rounded(value):
+        if name not in proposal.whole and value != rounded(value):
             raise VerificationError(f"The {name!r} parameter of a run must have three digits. Got {value!r} instead.")
     for node in run.nodes:
         if off_grid(node.theta, node.weight_bound) > OFF_GRID:

@@ -5,6 +5,8 @@ from math import exp, inf, log, log1p
 FARTHEST_NORMAL = 14.0
 """No standard normal of numpy's or numba's generators is beyond this: their tail ends at 3.66 + 53 ln(2) / 3.65."""
 LARGEST_EXPONENT = 690.0
+ENDLESS = 1e4
+"""A loss above, or minus it below, every epsilon that is asked for."""
 
 
 def log_factor(slope: float) -> float:

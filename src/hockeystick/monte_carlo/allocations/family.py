@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.monte_carlo.allocations.kernels import draw_copies, draw_outputs
-from hockeystick.monte_carlo.histories.one_sided import BETAS, MAX_BETA, log_largest_add, lose
+from hockeystick.monte_carlo.far.proposals import MAX_BETA, best_beta, log_largest_add, lose
 from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, largest_of_power
 from hockeystick.pairs.averaged_steps import AveragedSteps
@@ -289,7 +289,7 @@ def propose(pair: AveragedSteps, direction: Direction, epsilon: float) -> Sequen
         wanted = [best, *(max(best + 1 + place, round(more * best)) for place, more in enumerate(MORE_COPIES))]
         tilted = [proved[order] for order in wanted if order in proved]
     else:
-        beta = float(min(BETAS, key=lambda beta: log_largest_add(moments_of(pair), float(beta), epsilon)))
+        beta = best_beta(moments_of(pair), epsilon)
         tilted = [MeanAllocation(direction=direction, pair=pair, beta=beta)]
     useful = [one for one in tilted if one.proved and one.weight_bound(epsilon) < naive.weight_bound(epsilon)]
     return (*useful, naive)

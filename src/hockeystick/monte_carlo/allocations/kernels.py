@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
+from hockeystick.monte_carlo.weight_bounds import ENDLESS
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

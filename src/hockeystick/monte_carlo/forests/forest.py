@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.chances import binomial, log_chances, tails
 from hockeystick.monte_carlo.forests.tree_kernels import count_tables
-from hockeystick.monte_carlo.histories.chances import binomial, log_chances, tails
 from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF

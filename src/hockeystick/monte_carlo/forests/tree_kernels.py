@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.histories.history_kernels import draw_number
+from hockeystick.monte_carlo.chances import draw_number
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -14,9 +14,10 @@ import numpy as np
 
 from hockeystick.bounds import SMALLEST_UPPER, Profile
 from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.monte_carlo.far import family as far
+from hockeystick.monte_carlo.far.subjects import why_not as why_not_far
 from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
 from hockeystick.monte_carlo.renewal import proposals as renewal_proposals
-from hockeystick.monte_carlo.renewal import wide
 from hockeystick.monte_carlo.renewal.kernels import Recursion, draw
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.renewal_mixture import RenewalMixture
@@ -193,14 +194,14 @@ def _conditional(pair: RenewalMixture) -> tuple[float, float, float]:
 
 def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
     """Importance proposals, where they are proved, and the naive one, where it can be drawn."""
-    found = wide.proposals if wide.why_not_wide(pair) is None else renewal_proposals.propose
+    found = far.propose if why_not_far(pair) is None else renewal_proposals.propose
     naive = [] if pair.too_large is not None else [NaiveRenewal(direction=direction, pair=pair)]
     return (*found(pair, direction, epsilon), *naive)
 
 
 def quick(pair: RenewalMixture, direction: Direction, epsilon: float) -> Proposal | None:
     """The first proposal where the columns of one example overlap, and one with the smallest table elsewhere."""
-    found = wide.first_proposal if wide.why_not_wide(pair) is None else renewal_proposals.quick
+    found = far.first_proposal if why_not_far(pair) is None else renewal_proposals.quick
     return found(pair, direction, epsilon)
 
 
@@ -232,7 +233,7 @@ def refusal(pair: RenewalMixture, side: Side) -> str | None:
     """Why the recursion does not run, or does not bound this side."""
     if side is Side.LOWER and pair.why_not_from_below is not None:
         return pair.why_not_from_below
-    if wide.why_not_wide(pair) is None:
+    if why_not_far(pair) is None:
         return None
     if pair.too_large is not None:
         return pair.too_large
@@ -243,7 +244,7 @@ def refusal(pair: RenewalMixture, side: Side) -> str | None:
 
 FAMILY = Family(
     pair=RenewalMixture,
-    kinds=(NaiveRenewal, *renewal_proposals.KINDS, *wide.KINDS),
+    kinds=(NaiveRenewal, *renewal_proposals.KINDS, *far.KINDS),
     propose=propose,
     quick=quick,
     fingerprint=fingerprint,

@@ -3,15 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import isfinite, log, log1p
+from math import isfinite, log
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS
-from hockeystick.monte_carlo.histories.one_sided import OTHER_SHARE
+from hockeystick.monte_carlo.far.proposals import OTHER_SHARE, stand_for_others
 from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
 from hockeystick.monte_carlo.renewal import family as renewal
 from hockeystick.monte_carlo.renewal.truncated_kernels import Truncation, draw_truncated
@@ -114,6 +113,10 @@ class Covered(Proposal):
         return self.inner.parameters
 
     @property
+    def whole(self) -> frozenset[str]:
+        return self.inner.whole
+
+    @property
     def proved(self) -> bool:
         """Not for lower bounds, whose means may be below the profile."""
         return Side.UPPER in self.inner.sides and self.inner.proved and isfinite(self.added)
@@ -145,9 +148,7 @@ class Covered(Proposal):
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         rest = rng.random(losses.size) < OTHER_SHARE
         self.inner.draw(rng, log_weights, losses)
-        log_weights -= log1p(-OTHER_SHARE)
-        log_weights[rest] = log(self.added) - log(OTHER_SHARE)
-        losses[rest] = ENDLESS
+        stand_for_others(rest, log(self.added) - log(OTHER_SHARE), log_weights, losses)
 
 
 def _added(pair: TruncatedRenewal) -> Mapping[Direction, float]:

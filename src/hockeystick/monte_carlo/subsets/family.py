@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from hockeystick.monte_carlo.far import family as far
+from hockeystick.monte_carlo.far.subjects import why_not as why_not_far
 from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
-from hockeystick.monte_carlo.subsets.many_bands import KINDS, first_proposal, proposals, too_large
 from hockeystick.monte_carlo.subsets.participations import MAX_WINDOW, Participations, participations, runs_recursion
 from hockeystick.monte_carlo.subsets.proposals import (
     MAX_REACH,
@@ -91,7 +92,7 @@ def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequen
     if forest_of(pair) is not None:
         return tree_proposals(pair, direction, epsilon)
     if _one_sided(pair):
-        return proposals(pair, direction, epsilon)
+        return far.propose(pair, direction, epsilon)
     naive = NaiveSubsets(direction=direction, pair=pair)
     tilted: list[Proposal]
     if direction is Direction.REMOVE:
@@ -105,11 +106,11 @@ def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequen
 
 def quick(pair: SubsetMixture, direction: Direction, epsilon: float) -> Proposal | None:
     """The first proposal where there is one for each side, but for trees."""
-    return first_proposal(pair, direction, epsilon) if forest_of(pair) is None and _one_sided(pair) else None
+    return far.first_proposal(pair, direction, epsilon) if forest_of(pair) is None and _one_sided(pair) else None
 
 
 def _one_sided(pair: SubsetMixture) -> bool:
-    return not runs_recursion(pair) or (_many_patterns(pair) and too_large(pair) is None)
+    return not runs_recursion(pair) or (_many_patterns(pair) and why_not_far(pair) is None)
 
 
 def _many_patterns(pair: SubsetMixture) -> bool:
@@ -128,7 +129,7 @@ def why_not(pair: SubsetMixture, side: Side) -> str | None:
             return "without subsampling it takes single examples"
         if pair.batches_are_public:
             return f"without subsampling it takes square strategy matrices of at most {MAX_WINDOW * pair.groups} bands"
-        return too_large(pair)
+        return why_not_far(pair)
     if participations(pair).largest_exponent(1) > MAX_EXPONENT:
         return (
             f"its recursion needs more noise: rows m of the strategy matrix, summed and divided by it, with "
@@ -155,7 +156,7 @@ FAMILY = Family(
         NaiveSubsets,
         CountSubsets,
         MeanSubsets,
-        *KINDS,
+        *far.COUNTED,
         TreesBelow,
         TreesAbove,
         TreesAdd,

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.bounds import Profile
-from hockeystick.monte_carlo.histories.chances import log_chances
+from hockeystick.monte_carlo.chances import log_chances
 from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
 from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, Mixture, count_table, draw_counts, log_sum
 from hockeystick.monte_carlo.subsets.kernels import draw_moved, draw_subsets

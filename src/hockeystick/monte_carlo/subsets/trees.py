@@ -15,6 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.monte_carlo import weight_bounds
+from hockeystick.monte_carlo.far.limits import TAILS, WORTH
+from hockeystick.monte_carlo.far.proposals import (
+    LARGEST_BOUND,
+    MAX_BETA,
+    OTHER_SHARE,
+    TILTED_SHARE,
+    TRIED,
+    best_beta,
+    log_largest_add,
+    lose,
+    stand_for_others,
+    weigh_add,
+    weigh_mixture,
+)
 from hockeystick.monte_carlo.forests.forest import (
     FEWEST,
     MAX_CAP,
@@ -27,18 +41,6 @@ from hockeystick.monte_carlo.forests.forest import (
     levels_of,
 )
 from hockeystick.monte_carlo.forests.tree_kernels import Ratio, draw_from_counts, draw_moved_trees
-from hockeystick.monte_carlo.histories.limited_histories import TAILS, WORTH
-from hockeystick.monte_carlo.histories.one_sided import (
-    BETAS,
-    LARGEST_BOUND,
-    MAX_BETA,
-    OTHER_SHARE,
-    TILTED_SHARE,
-    TRIED,
-    log_largest_add,
-    lose,
-    weigh_mixture,
-)
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array, Proposal
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp
@@ -194,7 +196,8 @@ class TreesAbove(_FromCounts):
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         others = rng.random(losses.size) < OTHER_SHARE
         drawn = self._drawn(rng, losses.size, (TILTED_SHARE, 1.0 - TILTED_SHARE), self.near)
-        weigh_mixture(drawn[:, 0], drawn[:, 1], drawn[:, 2], others, self._others, log_weights, losses)
+        weigh_mixture(drawn[:, 0], drawn[:, 1], drawn[:, 2], log_weights, losses)
+        stand_for_others(others, self._others, log_weights, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -260,13 +263,9 @@ class TreesAdd(_Trees):
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         own, drawn = self.forest, np.empty((losses.size, 2))
-        squared_mean, mean_square = own.moments
         ratio = Ratio(own.chances, self.costs, self.caps)
         draw_moved_trees(rng, own.levels, own.scale, ratio, self.beta, own.mean, drawn)
-        with np.errstate(invalid="ignore"):
-            losses[:] = -np.fmax(drawn[:, 0], drawn[:, 1] - 0.5 * mean_square)  # the second is always a number
-            log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
-            lose(log_weights, losses)
+        weigh_add(drawn, own.moments, self.beta, log_weights, losses)
 
 
 def forest_of(pair: SubsetMixture) -> Forest | None:
@@ -321,7 +320,7 @@ def tree_proposals(pair: SubsetMixture, direction: Direction, epsilon: float) ->
     forest = forest_of(pair)
     assert forest is not None
     if direction is Direction.ADD:
-        beta = float(min(BETAS, key=lambda beta: log_largest_add(forest.moments, float(beta), epsilon)))
+        beta = best_beta(forest.moments, epsilon)
         tail = next(tail for tail in ADD_TAILS if caps_of(forest, tail).max() <= MAX_OF_ONE)
         return (TreesAdd(direction=direction, pair=pair, beta=beta, tail=tail),)
     found = _best_order(forest, epsilon)

@@ -11,7 +11,7 @@ from math import inf, log, log1p, pi, sqrt
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr
 
-from hockeystick.monte_carlo.histories.columns import Columns
+from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array
 
@@ -51,7 +51,7 @@ def log_moment(own: Columns, order: int, power: float) -> float:
     total, size = 0.0, max(BLOCK // nodes.size, 1)
     for first in range(0, firsts.size, size):
         part = slice(first, first + size)
-        logs = _logs(exponents[part], roots[part], reach[part], own.prob, nodes, log_lefts, log_rights)
+        logs = _logs(exponents[part], roots[part], reach[part], own.law.prob, nodes, log_lefts, log_rights)
         total += float((logs / exponents[part]) @ numbers[part]) * order
     return total * (1.0 + 1e-9) + 1e-9
 

@@ -10,21 +10,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from hockeystick.monte_carlo.histories.columns import Columns
-from hockeystick.monte_carlo.histories.limited_histories import (
-    TAILS,
-    WORTH,
-    Limits,
-    limits,
-)
-from hockeystick.monte_carlo.histories.one_sided import (
-    TILTED_SHARE,
-    Tilted,
-    log_largest,
-)
-from hockeystick.monte_carlo.histories.tuple_moments import log_tail
-from hockeystick.monte_carlo.histories.waiting_kernels import draw_waiting_tuples
-from hockeystick.monte_carlo.proposals import Array, rounded
+from hockeystick.monte_carlo.far.columns import Columns
+from hockeystick.monte_carlo.far.draws import Tupled
+from hockeystick.monte_carlo.far.limits import TAILS, WORTH, Limits, limits
+from hockeystick.monte_carlo.far.proposals import TILTED_SHARE, Above, log_largest
+from hockeystick.monte_carlo.far.tuple_moments import log_tail
+from hockeystick.monte_carlo.proposals import rounded
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_factor
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 
@@ -40,13 +31,14 @@ SECONDS_PER_PARTICIPATION, SECONDS_PER_ADDED_ENTRY = 3e-8, 3e-10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Tuples(Tilted):
+class Tuples(Above):
     """Outputs of several histories at once.
 
     Attributes:
         cap: tuples that have s in common are kept with the chance ``min(1, e^(s - cap))``; one of CAPS.
     """
 
+    name: ClassVar[str] = "far_tuples"
     chosen: ClassVar[tuple[str, ...]] = ("order", "cap", "rate", "block", "limit")
     cap: float
 
@@ -57,7 +49,7 @@ class Tuples(Tilted):
     @property
     def cost(self) -> float:
         """The columns of the participations; most tuples are not kept."""
-        participations = self.order * self.own.prob * self.own.steps
+        participations = self.order * self.own.law.prob * self.own.steps
         added = 0.5 * float(self.own.couplings.shape[1]) * SECONDS_PER_ADDED_ENTRY
         filtered = super().cost * (1.0 - TILTED_SHARE)
         return float(filtered + participations * (SECONDS_PER_PARTICIPATION + added))
@@ -69,7 +61,7 @@ class Tuples(Tilted):
         participations = self.order * self.limit * (own.steps // self.block + 1.0)
         common = 2.0 * self.cap + participations * float(own.couplings[:, 0].max())
         entries = 8.0 * UNIT_ROUNDOFF * (participations + own.steps) * (common + 1.0)
-        entries += 2.0 * UNIT_ROUNDOFF * participations / own.prob  # waits are drawn from multiples of 2^-53
+        entries += 2.0 * UNIT_ROUNDOFF * participations / own.law.prob  # waits are drawn from multiples of 2^-53
         return float(max(1e-9, own.rounding(self.order + 1.0, self.order + 1.0) + entries))
 
     @property
@@ -80,9 +72,9 @@ class Tuples(Tilted):
     def left_out(self) -> float:
         return super().left_out + bounded_exp(log_missed(self.own, self.order, self.cap))
 
-    def fill(self, rng: np.random.Generator, drawn: Array) -> None:
-        own = self.own
-        draw_waiting_tuples(rng, own.overlaps, own.wait, self.order, self.cap, self.draws, drawn)
+    @property
+    def source(self) -> Tupled:
+        return Tupled(self.order, self.cap, np.empty(self.own.steps))
 
 
 def log_norm(cap: float) -> float:
@@ -96,7 +88,7 @@ def log_missed(own: Columns, order: int, cap: float) -> float:
 
 
 def _served(own: Columns) -> bool:
-    return own.coins == 1 and own.prob >= LEAST_CHANCE
+    return own.law.coins == 1 and not own.law.bins and own.law.prob >= LEAST_CHANCE
 
 
 def best_tuples(own: Columns, epsilon: float) -> tuple[int, float, Limits] | None:

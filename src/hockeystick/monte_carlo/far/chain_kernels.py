@@ -65,42 +65,6 @@ class ChainTables(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def largest_field(couplings: Array, block: int, limit: int, coins: int) -> float:
-    """The largest ``sum_(u < v) x_u <c_u, c_v>`` over v and numbers x up to ``coins``, at most ``limit`` in a block."""
-    opportunities, window = couplings.shape
-    largest = 0.0
-    for v in range(opportunities):
-        total, last = 0.0, v
-        while last > 0 and v - last < window - 1:  # those before it, block by block
-            first = max((last - 1) // block * block, v - window + 1, 0)
-            values = np.empty(last - first)
-            for u in range(first, last):
-                values[u - first] = couplings[u, v - u]
-            values.sort()
-            for place in range(min(limit, values.size * coins)):
-                total += values[values.size - 1 - place // coins]
-            last = first
-        largest = max(largest, total)
-    return largest
-
-
-@njit(cache=True, nogil=True)
-def largest_spaced_field(couplings: Array, min_sep: int) -> float:
-    """At least ``sum_(u < v) x_u <c_u, c_v>`` for all x whose ones are ``min_sep`` apart: one in as many lags."""
-    opportunities, window = couplings.shape
-    largest = 0.0
-    for v in range(opportunities):
-        total = 0.0
-        for first in range(1, min(window, v + 1), min_sep):
-            most = 0.0
-            for lag in range(first, min(first + min_sep, window, v + 1)):
-                most = max(most, couplings[v - lag, lag])
-            total += most
-        largest = max(largest, total)
-    return largest
-
-
-@njit(cache=True, nogil=True)
 def chain_table(
     pulls: Array, squares: Array, chances: Array, waits: Waits, decay: float, nodes: Array, cap: float, spare: float
 ) -> tuple[Array, Array]:
@@ -192,11 +156,3 @@ def draw_counts(
         place = below + 1 if rng.random() * (low + high) < high else below
         counts[u], state = count, following
     return place, state
-
-
-@njit(cache=True, nogil=True)
-def add_column(columns: Array, u: int, times: float, y: Array) -> None:
-    """Add a multiple of the column of opportunity u, the last one of ``columns`` where there is no other."""
-    column = columns[min(u, columns.shape[0] - 1)]
-    for d in range(min(column.size, y.size - u)):
-        y[u + d] += times * column[d]

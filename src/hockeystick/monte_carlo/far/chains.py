@@ -1,4 +1,4 @@
-"""Histories with few participations in a block of opportunities, and the chain of counts that dominates their weights.
+"""The chain of counts that dominates the weights of several histories.
 
 Proof: docs/theory/monte-carlo/many-bands.md.
 """
@@ -12,15 +12,10 @@ from math import ceil, comb, inf, log, sqrt
 import numpy as np
 
 from hockeystick.monte_carlo import weight_bounds
-from hockeystick.monte_carlo.histories.chain_kernels import (
-    ChainTables,
-    Waits,
-    chain_table,
-    largest_field,
-    largest_spaced_field,
-)
-from hockeystick.monte_carlo.histories.chances import binomial, log_chances, tails
-from hockeystick.monte_carlo.histories.columns import Columns
+from hockeystick.monte_carlo.chances import log_chances
+from hockeystick.monte_carlo.far.chain_kernels import ChainTables, Waits, chain_table
+from hockeystick.monte_carlo.far.columns import Columns
+from hockeystick.monte_carlo.far.limits import TAILS, WORTH, Limits, greatest_field, limits, longest
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import Array
 
@@ -38,65 +33,8 @@ LEAST_ROOM, MOST_ROOM = 0.8, 0.9
 """Of the last node: fewer nodes than this leaves are not worth more cells, or leave no place for fields that occur."""
 DECAYS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.87, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.997, 0.998)
 MAX_ORDER = 16
-BLOCKS = (16, 64, 256, 1024)
-"""Opportunities of a block."""
-TAILS = (1e-4, 1e-6, 1e-7, 1e-8, 1e-9, 1e-11, 1e-13, 1e-16, 1e-20)
-"""Chances of a history with more participations in some block."""
-WORTH = 3e-5
-"""The chance of other histories that is charged, over M: a percent of a delta that is 300 times smaller than M."""
 DEVIATIONS = 6.0
 """The room, in standard deviations of what rounding makes of the field, between fields that occur and the cap."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """At most ``most`` participations, of all coins together, in each ``block`` opportunities, from the first on."""
-
-    block: int
-    most: int
-
-
-def limits(own: Columns, tail: float) -> Limits:
-    """Of all blocks those in which the largest field of such histories is smallest; others have at most this chance."""
-    found = [Limits(block, fewest(own, block, tail)) for block in BLOCKS if block == BLOCKS[0] or block < 2 * own.steps]
-    return min(found, key=lambda one: greatest_field(own, one))
-
-
-@remembered
-def fewest(own: Columns, block: int, tail: float) -> int:
-    """The smallest number of participations that is exceeded in a block with at most the chance ``tail``.
-
-    No more than are possible for an example that waits.
-    """
-    whole, rest = divmod(own.steps, block)
-    more = whole * tails(own.prob, block * own.coins)
-    of_rest = tails(own.prob, rest * own.coins)
-    more[: of_rest.size] += of_rest
-    return min(max(int(np.argmax(more <= tail)), 1), _possible(own, block))
-
-
-def _possible(own: Columns, opportunities: int) -> int:
-    """The most participations in so many consecutive opportunities."""
-    return own.coins * -(-opportunities // own.min_sep)
-
-
-def chance_of_others(own: Columns, limit: Limits) -> float:
-    """At least the chance of more participations in some block: Binomial tails; never 0."""
-    whole, rest = divmod(own.steps, limit.block)
-    total = sum(
-        times * float(tails(own.prob, steps * own.coins)[limit.most]) if limit.most < _possible(own, steps) else 0.0
-        for times, steps in ((whole, limit.block), (1, rest))
-    )
-    return max(total * (1.0 + 1e-9), 1e-300)
-
-
-@remembered
-def greatest_field(own: Columns, limit: Limits) -> float:
-    """At least ``sum_(u < v) x_u <c_u, c_v>`` for all of these histories."""
-    largest = float(largest_field(own.couplings, limit.block, limit.most, own.coins))
-    if own.min_sep > 1:
-        largest = min(largest, float(largest_spaced_field(own.couplings, own.min_sep)))
-    return largest * (1.0 + 1e-9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +61,10 @@ def chain_of(own: Columns, order: int, decay: float, limit: Limits, entries: int
     With at most so many numbers in its table. Where nobody waits, and there are few copies, a chain that keeps the
     limit of every block too, if its Z is smaller: strong fields feed themselves where nothing limits counts.
     """
-    copies = order * own.coins
-    if own.min_sep > 1:
+    copies = order * own.law.coins
+    if own.law.bins:
+        return _chain(own, order, decay, limit, nodes_for(own, decay, visits_of(own.law.bins, copies), entries))
+    if own.law.min_sep > 1:
         return _chain(own, order, decay, limit, _lattice(own, copies, decay, entries))
     plain = _chain(own, order, decay, limit, nodes_for(own, decay, unlimited(copies), entries))
     if copies > MAX_COUNTED:
@@ -135,48 +75,30 @@ def chain_of(own: Columns, order: int, decay: float, limit: Limits, entries: int
 
 
 def _chain(own: Columns, order: int, decay: float, limit: Limits, lattice: tuple[Waits, int, float]) -> Chain:
-    copies = int(lattice[0].free[0])
-    starts = order * log(float(own.first @ (1.0 - own.prob) ** -np.arange(own.first.size)))
-    fields = order * greatest_field(own, limit), order * _longest(decay, limit, own)
-    return chain_from(own, decay, fields, coin_chances(copies, own.prob)[None], lattice, starts)
-
-
-def chain_from(
-    own: Columns,
-    decay: float,
-    fields: tuple[float, float],
-    chances: Array,
-    lattice: tuple[Waits, int, float],
-    starts: float,
-) -> Chain:
-    """The chain whose field has such pulls, on a lattice of :func:`nodes_for`.
-
-    Args:
-        fields: at least what histories exert together on an opportunity; and ``sum_u decay^(v-u) J_u`` for all v.
-        chances: of counts by the place in a cell and by the copies that are free, as :func:`.chain_table` takes them.
-        starts: what is added to log Z.
-    """
+    """The chain on a lattice of :func:`nodes_for`."""
+    waits, places, room = lattice
+    copies, law = int(waits.free[0]), own.law
+    chances = visit_chances(law.bins, copies) if law.bins else coin_chances(copies, law.prob)[None]
+    starts = order * log(float(law.start @ (1.0 - law.prob) ** -np.arange(law.start.size)))
     lags = np.arange(1, own.couplings.shape[1])
     squares = np.ascontiguousarray(own.couplings[:, 0]) * (1.0 + 1e-9)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         needed = np.where(own.couplings[:, 1:] > 0.0, own.couplings[:, 1:] / decay**lags, 0.0)
     pulls = needed.max(axis=1, initial=0.0) * (1.0 + 1e-9)
-    waits, places, room = lattice
-    copies = int(waits.free[0])
-    strongest = fields[1] * float(pulls.max())
+    strongest = order * longest(own, decay, limit) * float(pulls.max())
     if room > MOST_ROOM:
         return Chain(decay, None, inf, inf)
     last = max(1.001 * strongest / (1.0 - room), 1e-9)
     nodes = last * np.linspace(0.0, 1.0, places) ** 2
     deviation = room / DEVIATIONS * last
-    cap = fields[0] + room * last
+    cap = order * greatest_field(own, limit) + room * last
     rare = np.exp(-0.5 * DEVIATIONS**2)
     spare = rare * (deviation / DEVIATIONS + own.steps * cap)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         table, logs = chain_table(pulls, squares, chances, waits, decay, nodes, cap, spare)
         pulled, norms = np.exp(np.minimum(nodes, cap) + spare), np.exp(logs)
     finite = bool(np.isfinite(table).all() and np.isfinite(norms).all())
-    largest = copies * (cap + spare + copies * float(squares.max()) - log(own.prob)) + float(np.log(table.max()))
+    largest = copies * (cap + spare + copies * float(squares.max()) - log(law.prob)) + float(np.log(table.max()))
     tables = ChainTables(decay, pulls, squares, chances, nodes, pulled, table, norms, waits)
     return Chain(decay, tables, float(logs.sum()) + starts if finite else inf, largest if finite else inf)
 
@@ -191,10 +113,10 @@ def coin_chances(copies: int, prob: float) -> Array:
 
 def _lattice(own: Columns, copies: int, decay: float, entries: int) -> tuple[Waits, int, float]:
     """Who waits, how many nodes a table has room for, and the room that fields need, as a part of the last node."""
-    most, shapes = _most_waiting(own, copies), _shapes(own.min_sep)
+    most, shapes = _most_waiting(own, copies), _shapes(own.law.min_sep)
     for cells in shapes:
         if (own.steps + 1) * comb(most + cells, cells) * 2 <= entries:
-            lattice = nodes_for(own, decay, waits_of(own.min_sep, own.prob, copies, cells, most), entries)
+            lattice = nodes_for(own, decay, waits_of(own.law.min_sep, own.law.prob, copies, cells, most), entries)
             if cells == shapes[-1] or lattice[2] <= LEAST_ROOM:
                 return lattice
     raise ValueError("there is no table for so many opportunities")
@@ -208,7 +130,7 @@ def nodes_for(own: Columns, decay: float, waits: Waits, entries: int) -> tuple[W
 
 def _most_waiting(own: Columns, copies: int) -> int:
     """How many copies may wait in the chain; seldom more do."""
-    mean = BUSIER * copies * own.prob * own.min_sep / (1.0 + own.prob * (own.min_sep - 1))
+    mean = BUSIER * copies * own.law.prob * own.law.min_sep / (1.0 + own.law.prob * (own.law.min_sep - 1))
     return min(copies, ceil(mean + SPREAD * sqrt(mean)))
 
 
@@ -238,6 +160,25 @@ def within_limit(copies: int, block: int, most: int) -> Waits:
     none = np.zeros(numbers.size, dtype=np.int64)
     allowed = (after <= most).astype(float)
     return Waits(np.full(numbers.size, copies), np.minimum(after, most), none, np.ones(block), allowed)
+
+
+@lru_cache(maxsize=64)
+def visits_of(bins: int, copies: int) -> Waits:
+    """The state is the number of copies that have visited in the epoch; it starts again at 0 in the next."""
+    numbers = np.arange(copies + 1)
+    after = np.minimum(np.add.outer(numbers, numbers), copies)
+    start = np.zeros(copies + 1, dtype=np.int64)
+    return Waits(copies - numbers, after, start, np.ones(bins), np.ones((copies + 1, copies + 1)))
+
+
+@lru_cache(maxsize=64)
+def visit_chances(bins: int, copies: int) -> Array:
+    """``chances[i, f, j]``: j of the f copies without a visit take theirs at place i of an epoch.
+
+    Each of them with the chance ``1 / (bins - i)``: all at the last place. Shape (bins, copies + 1, copies + 1).
+    """
+    last = np.eye(copies + 1)[None]
+    return np.concatenate([*(coin_chances(copies, 1.0 / left)[None] for left in range(bins, 1, -1)), last])
 
 
 @lru_cache(maxsize=64)
@@ -273,19 +214,6 @@ def _forget(state: tuple[int, ...], most: int, size: int) -> tuple[tuple[int, ..
     return tuple(left), early
 
 
-def _longest(decay: float, limit: Limits, own: Columns) -> float:
-    """At least ``sum_(u < v) decay^(v-u) x_u`` for these histories, whatever v and however many blocks there are."""
-    coins = own.coins
-    powers = np.cumsum(decay ** (1 + np.arange(limit.most) // coins))
-    before = powers[-1] / (1.0 - decay**limit.block)  # of full blocks, each with its last opportunities
-    opportunities = np.arange(min(-(-limit.most // coins), limit.block) + 1)  # of the block that v is in
-    inside = np.concatenate([[0.0], powers])[np.minimum(opportunities * coins, limit.most)]
-    largest = float((inside + decay**opportunities * before).max())
-    if own.min_sep > 1:
-        largest = min(largest, decay / (1.0 - decay**own.min_sep))
-    return largest * (1.0 + 1e-9)
-
-
 @remembered
 def kept_shares(own: Columns, order: int) -> Array:
     """For coins: what tuples of histories weigh with J participations at an opportunity, over what the chain says.
@@ -293,17 +221,17 @@ def kept_shares(own: Columns, order: int) -> Array:
     Shape (opportunities, counts), at most 1: the coins of one history take something off each other at an opportunity.
     Empty for one coin.
     """
-    if own.coins == 1:
+    if own.law.coins == 1:
         return np.empty((0, 0))
-    numbers, copies = np.arange(own.coins + 1), order * own.coins
-    law, shares = binomial(own.coins, own.prob), np.empty((own.steps, copies + 1))
+    numbers, copies = np.arange(own.law.coins + 1), order * own.law.coins
+    law, shares = own.law.chances, np.empty((own.steps, copies + 1))
     for u, square in enumerate(own.couplings[:, 0].tolist()):
         single = law * np.exp(-0.5 * square * numbers * (numbers - 1.0))
         sums = np.ones(1)
         for _ in range(order):
             sums = np.convolve(sums, single)
         shares[u] = sums
-    found: Array = np.minimum(shares / coin_chances(copies, own.prob)[-1], 1.0)
+    found: Array = np.minimum(shares / coin_chances(copies, own.law.prob)[-1], 1.0)
     return found
 
 
@@ -329,9 +257,9 @@ def best_chain(own: Columns, epsilon: float) -> tuple[int, float, Limits]:
         def largest(order: int, decay: float, entries: int, limit: Limits = limit) -> float:
             return log_power_bound(own, order, decay, limit, epsilon, entries)
 
-        tried = MAX_TRIED if own.min_sep > 1 else MAX_TABLE
+        tried = MAX_TRIED if own.law.min_sep > 1 else MAX_TABLE
         order, decay = best_decay(partial(largest, entries=tried), decay, 2)
-        if own.min_sep > 1:  # larger tables may serve smaller orders better
+        if own.law.min_sep > 1:  # larger tables may serve smaller orders better
             order, decay = best_decay(partial(largest, entries=MAX_TABLE), decay, max(order - 2, 2))
         wanted = WORTH * float(np.exp(min(largest(order, decay, MAX_TABLE), 0.0)))
     return order, decay, limit

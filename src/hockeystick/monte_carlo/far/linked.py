@@ -1,11 +1,10 @@
-"""Upper bounds for binary trees from tuples of histories that wait, drawn by links (docs/theory/monte-carlo/links.md).
+"""Upper bounds for binary trees from tuples of histories, drawn by links (docs/theory/monte-carlo/links.md).
 
 A tuple of histories has the weight e^S, S what pairs of its participations have in common. Coins that do not wait are
 drawn with that weight, exactly, from the roots of the trees down. Links between pairs say which of their participations
-matter; those are kept, and histories that wait are drawn around them.
+matter; those are kept, and histories that wait, or visits, are drawn around them.
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from math import inf, log
 from typing import ClassVar
@@ -13,15 +12,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.chances import tails
+from hockeystick.monte_carlo.far.columns import Columns
+from hockeystick.monte_carlo.far.limits import TAILS, WORTH, Limits, chance_of_others, limits
+from hockeystick.monte_carlo.far.linked_kernels import LinkedHistories, LinkedVisits, work_of
+from hockeystick.monte_carlo.far.proposals import TILTED_SHARE, Above, log_largest
+from hockeystick.monte_carlo.far.subjects import subject_of
 from hockeystick.monte_carlo.forests.forest import Counts, Forest, counts_of, levels_of
-from hockeystick.monte_carlo.forests.linked_kernels import draw_linked
-from hockeystick.monte_carlo.histories.chances import tails
-from hockeystick.monte_carlo.histories.columns import Columns
-from hockeystick.monte_carlo.histories.limited_histories import TAILS, WORTH, Limits, limits
-from hockeystick.monte_carlo.histories.one_sided import TILTED_SHARE, Tilted, log_largest
 from hockeystick.monte_carlo.memo import remembered
-from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.weight_bounds import bounded_exp
+from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.renewal_kernels import availability
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 
@@ -63,22 +63,32 @@ class Trees:
         return (LARGER / self.sigma) ** 2
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Linked(Tilted):
-    """Outputs of tuples of histories whose weight is that of what they have in common."""
+def trees_of(pair: DominatingPair) -> Trees | None:
+    """Those whose nodes the matrix of a pair releases, where tuples are drawn by their links; None for others."""
+    subject = subject_of(pair)
+    sizes = subject.matrix.tree_sizes if subject.tuples else None
+    return None if sizes is None else Trees(sizes, pair.noise_multiplier)
 
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Linked(Above):
+    """Outputs of tuples of histories whose weight is that of what they have in common; for trees alone."""
+
+    name: ClassVar[str] = "far_linked"
     chosen: ClassVar[tuple[str, ...]] = ("order", "rate", "block", "limit")
 
     @property
-    @abstractmethod
     def trees(self) -> Trees:
         """The trees whose nodes the columns share."""
+        found = trees_of(self.pair)
+        assert found is not None
+        return found
 
     @property
     def proved(self) -> bool:
-        if not super().proved or not served(self.own, self.trees) or self.order not in ORDERS:
+        if trees_of(self.pair) is None or self.order not in ORDERS or not super().proved:
             return False
-        return caps_of(self.own, self.trees, self.order, self._each) is not None
+        return served(self.own, self.trees) and caps_of(self.own, self.trees, self.order, self._each) is not None
 
     @property
     def cost(self) -> float:
@@ -103,18 +113,20 @@ class Linked(Tilted):
     def log_norm(self) -> float:
         return log_norm(self.own, self.trees, self.order, self._each)
 
-    def fill(self, rng: np.random.Generator, drawn: Array) -> None:
-        own, trees = self.own, self.trees
+    @property
+    def source(self) -> LinkedHistories | LinkedVisits:
+        own, law, order = self.own, self.own.law, self.order
         *_, splits, roots = self._law.arrays
-        available, again = (availability(own.steps, own.min_sep, own.prob, at) for at in (own.first, np.ones(1)))
-        law = own.prob, own.min_sep, own.first, available, again
-        drawn_from = trees.levels, splits, roots, trees.link
-        draw_linked(rng, own.overlaps, law, drawn_from, self.order, self.draws, drawn)
+        drawn_from, work = (self.trees.levels, splits, roots, self.trees.link), work_of(own.steps, order)
+        if law.bins:
+            return LinkedVisits(drawn_from, np.empty((order, own.steps // law.bins), np.int64), work)
+        available, again = (availability(own.steps, law.min_sep, law.prob, at) for at in (law.start, np.ones(1)))
+        return LinkedHistories((law.prob, law.min_sep, law.start, available, again), drawn_from, order, work)
 
 
 def served(own: Columns, trees: Trees) -> bool:
     """Whether histories are drawn by links for these columns, which are those of the trees but for rounding."""
-    if own.coins != 1 or own.steps > MAX_STEPS or own.prob < LEAST_CHANCE or trees.link < LEAST_LINK:
+    if own.law.coins != 1 or own.steps > MAX_STEPS or own.law.prob < LEAST_CHANCE or trees.link < LEAST_LINK:
         return False
     return own.steps == sum(trees.sizes) and _no_more_in_common(own, trees)
 
@@ -136,23 +148,26 @@ def _no_more_in_common(own: Columns, trees: Trees) -> bool:
 @remembered
 def coins_of(own: Columns, trees: Trees) -> Forest:
     """Coins that do not wait."""
-    return Forest(trees.levels, LARGER / trees.sigma, own.prob, 1)
+    return Forest(trees.levels, LARGER / trees.sigma, own.law.prob, 1)
 
 
 def drawing_error(own: Columns, trees: Trees, order: int, law: Counts) -> float:
     """Of the logarithm of the chance of a tuple: of tables, of links, and of the chances of its histories."""
     participations = order * float(np.sum(law.arrays[2][trees.levels]))
     chances = participations * 16.0 * own.steps  # of histories: each is a sum of at most so many terms
-    links = participations**2 * (1.0 + trees.levels.max()) + participations / own.prob
+    links = participations**2 * (1.0 + trees.levels.max()) + participations / own.law.prob
     return float(2.0 * UNIT_ROUNDOFF * (chances + links) + law.error)
 
 
 def most_below(own: Columns, trees: Trees, limit: Limits) -> tuple[int, ...]:
-    """By level, the most participations below a node of a history within the limits that waits."""
-    each = []
+    """By level, the most participations below a node of a history within the limits; of visits in as many epochs."""
+    each, bins = [], own.law.bins
     for height in range(int(trees.levels.max()) + 1):
         leaves = 1 << height
-        each.append(min(-(-leaves // own.min_sep), limit.most * -(-leaves // limit.block), leaves))
+        if bins:
+            each.append(min((leaves + bins - 2) // bins + 1, leaves, own.steps // bins))
+        else:
+            each.append(min(-(-leaves // own.law.min_sep), limit.most * -(-leaves // limit.block), leaves))
     return tuple(each)
 
 
@@ -170,7 +185,7 @@ def caps_of(own: Columns, trees: Trees, order: int, each: tuple[int, ...]) -> tu
     found: list[int] = []
     for height, nodes in enumerate(forest.nodes_at.tolist()):
         leaves = 1 << height
-        more = nodes * tails(own.prob, order * leaves)
+        more = nodes * tails(own.law.prob, order * leaves)
         beside = int(np.argmax(more <= OUTSIDE / forest.nodes_at.size))
         found.append(min(order * each[height] + beside, order * leaves, 2 * found[-1] if found else order))
         if len(found) * (found[-1] + 1.0) ** 2 > MAX_TABLES:
@@ -205,6 +220,8 @@ def best_linked(own: Columns, trees: Trees, epsilon: float) -> tuple[int, Limits
         if order is None:
             break
         found = order, limit
+        if not chance_of_others(own, limit):
+            break
         if tail <= WORTH * bounded_exp(min(log_largest(order, log_norm(own, trees, order, each), epsilon), 0.0)):
             break
     return found
@@ -222,6 +239,6 @@ def _log_work(own: Columns, trees: Trees, order: int, each: tuple[int, ...], eps
 
 def draw_cost(own: Columns, trees: Trees, order: int) -> float:
     """Seconds for the coins of a tuple and their links."""
-    participations = order * own.prob * own.steps
+    participations = order * own.law.prob * own.steps
     heights = float(trees.levels.max()) + 1.0
     return 2.0 * own.steps * SECONDS_PER_NODE + SECONDS_PER_PARTICIPATION * participations * heights

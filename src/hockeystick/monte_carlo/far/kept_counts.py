@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.histories.chain_kernels import ChainTables, draw_counts, split
+from hockeystick.monte_carlo.far.chain_kernels import ChainTables, draw_counts, split
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -41,7 +41,7 @@ def draw_kept_counts(
     are complete. O(opportunities (nodes + w)) if they are kept.
 
     Args:
-        min_sep, starts: those of :func:`log_waited`.
+        min_sep, starts: those of :func:`log_waited`; a ``min_sep`` of 1 where the chain knows who may take part.
         shares: what tuples of histories weigh with so many participations at an opportunity, over what the chain says,
             shape (opportunities, counts); empty for one coin.
         law: of :func:`law_of`; overwritten.
@@ -56,13 +56,17 @@ def draw_kept_counts(
         last = min(first + PART, counts.size)
         place, state = draw_counts(rng, chain, first, last, place, state, counts)
         heavier, low, high = log_excess(counts, couplings, chain, first, last, low, high, law)
-        lighter, able, waiting = log_waited(counts, chain, min_sep, starts, first, last, able, waiting)
-        excess += heavier - lighter
+        excess += heavier
+        if min_sep > 1:
+            lighter, able, waiting = log_waited(counts, chain, min_sep, starts, first, last, able, waiting)
+            excess -= lighter
         if shares.size > 0:
             for u in range(first, last):
                 if counts[u] > 1.0:
                     excess -= np.log(shares[u, int(counts[u])])
-        given_back = (free[waiting] - able) * longest + (free[0] - free[waiting]) * usual
+        given_back = 0.0
+        if min_sep > 1:
+            given_back = (free[waiting] - able) * longest + (free[0] - free[waiting]) * usual
         if excess > allowed + given_back:
             return False
     return bool(excess <= allowed)

@@ -1,4 +1,4 @@
-"""The law of a number of coins."""
+"""The law of a number of coins, and draws from lists of chances."""
 
 from functools import lru_cache
 
@@ -36,3 +36,15 @@ def tails(prob: float, draws: int) -> Array:
     """The chances that more than 0, 1, ..., ``draws`` coins show 1, the last of which is 0; shape (draws + 1,)."""
     chances = np.exp(log_chances(prob, draws, draws + 1)) if draws else np.ones(1)
     return np.append(np.cumsum(chances[:0:-1])[::-1], 0.0)
+
+
+@njit(cache=True, nogil=True)
+def draw_number(rng: np.random.Generator, chances: Array) -> int:
+    """A place in a list of chances, from the last one down."""
+    rest, number = rng.random(), chances.size - 1
+    while number > 0:
+        rest -= chances[number]
+        if rest < 0.0:
+            break
+        number -= 1
+    return number

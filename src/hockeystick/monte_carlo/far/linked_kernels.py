@@ -1,19 +1,20 @@
-"""Numba kernels for tuples of histories that wait, drawn by the links of their participations in a forest.
+"""Numba kernels for tuples of histories, drawn by the links of their participations in a forest.
 
 ``available[u]`` is the chance that an example is free at opportunity u, ``again[d]`` that it is free d opportunities
 after one at which it is free. Opportunities are the leaves of the trees, one tree after the other.
 
-Proof: docs/theory/monte-carlo/links.md.
+Proofs: docs/theory/monte-carlo/links.md, fresh-bins.md.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.far.kernels import Overlaps
+from hockeystick.monte_carlo.far.visits import Edges, draw_start, walk
 from hockeystick.monte_carlo.forests.tree_kernels import draw_tree
-from hockeystick.monte_carlo.histories.chain_kernels import add_column
-from hockeystick.monte_carlo.histories.history_kernels import ENDLESS, Draws, Overlaps
-from hockeystick.monte_carlo.histories.waiting_kernels import Wait, draw_wait, estimate, scratch_of, walk
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -22,72 +23,50 @@ Flags = NDArray[np.bool_]
 
 Law = tuple[float, int, Array, Array, Array]
 """Chance of a coin, separation, chances of the waits at first, available, and again."""
+Trees = tuple[Integers, Array, Array, float]
+"""Levels of the roots; splits and roots of :func:`.tree_kernels.add_counts`, for coins that do not wait with the weight
+``e^S``, the sum of which is Z; link, the square of what a participation adds to a node."""
+Work = tuple[Integers, Integers, Flags, Integers]
+
+
+class LinkedHistories(NamedTuple):
+    """Tuples of so many histories that wait, with what is overwritten."""
+
+    law: Law
+    trees: Trees
+    order: int
+    work: Work
+
+
+class LinkedVisits(NamedTuple):
+    """Tuples of copies that visit once in each epoch; overwritten is the step of every copy in every epoch."""
+
+    trees: Trees
+    visits: Integers
+    work: Work
 
 
 @njit(cache=True, nogil=True)
-def draw_linked(
-    rng: np.random.Generator,
-    overlaps: Overlaps,
-    law: Law,
-    trees: tuple[Integers, Array, Array, float],
-    order: int,
-    draws: Draws,
-    out: Array,
-) -> None:
-    """As :func:`.waiting_kernels.draw_waiting_above` with tuples of histories in place of a chain.
-
-    Args:
-        trees: levels, splits, roots and link, as :func:`draw_linked_tuple` takes them.
-        order: how many histories a tuple has.
-    """
-    prob, min_sep, first, _, _ = law
-    columns, steps, wait = overlaps.columns, overlaps.couplings.shape[0], Wait(prob, min_sep, first)
-    y, counts = np.empty(steps), np.empty(steps)
-    scratch, work = scratch_of(steps, draws), work_of(steps, order)
-    for sample in range(out.shape[0]):
-        given = rng.random() < draws.share
-        if given:
-            if not draw_linked_tuple(rng, law, trees, order, work, counts):
-                out[sample] = -ENDLESS, 0.0, 0.0
-                continue
-            for t in range(steps):
-                y[t] = rng.standard_normal()
-            for u in range(steps):
-                if counts[u] > 0.0:
-                    add_column(columns, u, counts[u], y)
-        estimate(rng, overlaps, wait, draws, given, y, scratch, out[sample])
-
-
-@njit(cache=True, nogil=True)
-def work_of(steps: int, order: int) -> tuple[Integers, Integers, Flags, Integers]:
-    """For :func:`draw_linked_tuple`: numbers below nodes; of participations opportunity, whether linked, and whose."""
+def work_of(steps: int, order: int) -> Work:
+    """Room for numbers below nodes; of participations for the opportunity, whether it has a link, and whose it is."""
     most = steps * order
     return np.zeros(4 * steps, np.int64), np.empty(most, np.int64), np.empty(most, np.bool_), np.empty(most, np.int64)
 
 
 @njit(cache=True, nogil=True)
 def draw_linked_tuple(
-    rng: np.random.Generator,
-    law: Law,
-    trees: tuple[Integers, Array, Array, float],
-    order: int,
-    work: tuple[Integers, Integers, Flags, Integers],
-    counts: Array,
+    rng: np.random.Generator, overlaps: Overlaps, edges: Edges, source: LinkedHistories, counts: Array
 ) -> bool:
-    """Fill ``counts`` with the participations of a tuple of histories; False if the tuple is given up.
+    """As :func:`.draws.draw_counts`, for histories that wait.
 
     Kept are tuples h with the chance ``prod_i Pr(h_i) e^S(h) / Z``, S the sum of ``link J_v (J_v - 1) / 2`` over the
     nodes v, J_v the participations below them.
 
     O(nodes + levels participations + order (opportunities + participations)).
-
-    Args:
-        trees: levels of the roots; splits and roots of :func:`.tree_kernels.add_counts`, for coins that do not wait
-            with the weight ``e^S``, the sum of which is Z; link, the square of what a participation adds to a node.
-        work: of :func:`work_of`; overwritten.
     """
+    law, trees, order, work = source
     times, owners = work[1], work[3]
-    found = draw_links(rng, trees, work[:3])
+    found = draw_links(rng, trees, work)
     if rng.random() >= draw_owners(rng, times[:found], order, law, owners):
         return False
     counts[:] = 0.0
@@ -97,17 +76,45 @@ def draw_linked_tuple(
 
 
 @njit(cache=True, nogil=True)
+def draw_linked_visits(
+    rng: np.random.Generator, overlaps: Overlaps, edges: Edges, source: LinkedVisits, counts: Array
+) -> bool:
+    """As :func:`.draws.draw_counts`, for visits: participations with a link belong to copies drawn at random.
+
+    They are kept if no copy has two in an epoch; all other visits are free. So tuples have the weight of
+    :func:`draw_linked_tuple`. O(nodes + levels participations + copies epochs).
+    """
+    trees, visits, work = source
+    times, copies, bins = work[1], visits.shape[0], edges.stride
+    found = draw_links(rng, trees, work)
+    visits[:] = -1
+    for i in range(found):
+        owner = int(copies * rng.random())
+        while visits[owner, times[i] // bins] == times[i]:  # participations at one opportunity are of different copies
+            owner = int(copies * rng.random())
+        if visits[owner, times[i] // bins] >= 0:
+            return False
+        visits[owner, times[i] // bins] = times[i]
+    counts[:] = 0.0
+    for owner in range(copies):
+        for epoch in range(visits.shape[1]):
+            visited = visits[owner, epoch]
+            counts[visited if visited >= 0 else epoch * bins + int(bins * rng.random())] += 1.0
+    return True
+
+
+@njit(cache=True, nogil=True)
 def draw_links(
     rng: np.random.Generator,
-    trees: tuple[Integers, Array, Array, float],
-    work: tuple[Integers, Integers, Flags],
+    trees: Trees,
+    work: Work,
 ) -> int:
     """Opportunities of the participations with a link, in order, at the beginning of ``times``; how many they are.
 
     At every node each pair of participations below it has a link with the chance ``1 - e^-link``.
     """
     levels, splits, roots, link = trees
-    places, times, linked = work
+    places, times, linked, _ = work
     found, leaf = 0, 0
     for level in levels:
         draw_tree(rng, level, splits, roots, places)
@@ -202,7 +209,7 @@ def draw_history(
                 u += 1
         counts[u] += 1.0
         u += min_sep
-    walk(rng, draw_wait(rng, first) if u < 0 else u, prob, min_sep, counts)
+    walk(rng, draw_start(rng, first) if u < 0 else u, prob, min_sep, counts)
 
 
 @njit(cache=True, nogil=True)

@@ -12,13 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from hockeystick.monte_carlo.histories.chances import binomial
-from hockeystick.monte_carlo.histories.history_kernels import Overlaps
-from hockeystick.monte_carlo.histories.waiting_kernels import Wait
+from hockeystick.monte_carlo.far.kernels import Overlaps
+from hockeystick.monte_carlo.far.visits import Visits, moments
 from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
-from hockeystick.pairs.renewal_kernels import availability
-from hockeystick.pairs.renewal_mixture import first_available
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.strategies.matrix.causal_factor import causal_factor
@@ -38,91 +35,61 @@ class Columns:
             same, cut off after the last row.
         couplings: ``<c_u, c_(u+e)>``, 0 where there is no opportunity u + e; shape (opportunities, w).
         steps: rows, as many as opportunities.
-        prob: the chance of every coin.
-        coins: of every opportunity: as many participations are possible there.
-        min_sep: an example that takes part waits until the opportunity so many later; above 1 with one coin alone.
-        warm_start: whether it may be waiting at first, as in the long run.
+        law: when the example takes part.
     """
 
     columns: Array
     couplings: Array
     steps: int
-    prob: float
-    coins: int = 1
-    min_sep: int = 1
-    warm_start: bool = False
+    law: Visits
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
-
-    @cached_property
-    def chances(self) -> Array:
-        """The law of the participations at an opportunity that is not waited for, shape (coins + 1,)."""
-        return binomial(self.coins, self.prob)
-
-    @cached_property
-    def first(self) -> Array:
-        """Chances that the example waits for 0, 1, ... opportunities at first."""
-        return first_available(self.min_sep, self.prob, self.warm_start)
 
     @cached_property
     def overlaps(self) -> Overlaps:
         """The columns and what follows from their inner products, for kernels."""
-        return Overlaps(self.columns, self.couplings, self.kept)
+        return Overlaps(self.columns, self.couplings, np.exp(-self.couplings))
 
-    @property
-    def wait(self) -> Wait:
-        """How an example waits, for kernels."""
-        return Wait(self.prob, self.min_sep, self.first)
+    @cached_property
+    def _moments(self) -> tuple[Array, float]:
+        return moments(self.couplings, self.law.edges)
 
     @cached_property
     def mean(self) -> Array:
         """``C E x / sigma``, shape (steps,)."""
-        if self.min_sep == 1:
-            mean: Array = self.prob * self.row_sums
-            return mean
-        mean = np.zeros(self.steps)
-        for u, chance in enumerate(self.prob * availability(self.steps, self.min_sep, self.prob, self.first)):
-            column = self.columns[min(u, self.columns.shape[0] - 1)]
-            rows = mean[u:][: column.size]
-            rows += chance * column[: rows.size]
-        return mean
+        return self._sum(self._moments[0])
 
     @cached_property
     def row_sums(self) -> Array:
         """What all participations together add to each row."""
-        sums = np.zeros(self.steps)
-        for u in range(self.steps):
+        return self._sum(np.full(self.steps, float(self.law.coins)))
+
+    def _sum(self, times: Array) -> Array:
+        """The sum of the columns, each so many times."""
+        total = np.zeros(self.steps)
+        for u, number in enumerate(times.tolist()):
             column = self.columns[min(u, self.columns.shape[0] - 1)]
-            rows = sums[u:][: column.size]
-            rows += self.coins * column[: rows.size]
-        return sums
+            rows = total[u:][: column.size]
+            rows += number * column[: rows.size]
+        return total
 
     @cached_property
     def moments(self) -> tuple[float, float]:
-        """``|C E x|^2 / sigma^2`` and ``E |C x|^2 / sigma^2``."""
-        squared_mean = float(np.square(self.mean).sum())
-        if self.min_sep == 1:
-            spread = self.coins * self.prob * (1.0 - self.prob)
-            return squared_mean, squared_mean + spread * float(self.couplings[:, 0].sum())
-        taken = self.prob * availability(self.steps, self.min_sep, self.prob, self.first)
-        again = self.prob * availability(self.couplings.shape[1], self.min_sep, self.prob, np.ones(1))
-        chances = np.concatenate([[1.0], np.zeros(self.min_sep - 1), 2.0 * again])[: self.couplings.shape[1]]
-        return squared_mean, float(taken @ (self.couplings @ chances))
+        """``|C E x|^2 / sigma^2``, and at least ``E |C x|^2 / sigma^2``.
+
+        The second is a sum of positive terms, each with two chances that are wrong by 8 roundings for each opportunity.
+        """
+        terms = self.couplings.size * self.law.edges.chance.size / self.law.edges.stride + 16.0 * self.steps
+        return float(np.square(self.mean).sum()), self._moments[1] * (1.0 + terms * UNIT_ROUNDOFF)
 
     def largest_exponent(self, copies: float) -> float:
         """At least ``sum_t c_t |y_t|`` for the participations c of an opportunity, ``m_t |y_t|`` for a row's sum m."""
         column, row = self._largest_sums
-        return (copies * row + FARTHEST_NORMAL) * max(self.coins * column, row)
+        return (copies * row + FARTHEST_NORMAL) * max(self.law.coins * column, row)
 
     @cached_property
     def _largest_couplings(self) -> float:
         """The sum of the largest inner products of every lag."""
         return float(self.couplings.max(axis=0).sum())
-
-    @cached_property
-    def kept(self) -> Array:
-        """``exp(-couplings)``."""
-        kept: Array = np.exp(-self.couplings)
-        return kept
 
     @cached_property
     def _largest_sums(self) -> tuple[float, float]:
@@ -134,21 +101,11 @@ class Columns:
         opportunities, window = self.couplings.shape
         terms = float(self.columns.shape[1] + 18)  # entries that are left out count as one rounding, in z and in fields
         exponents = terms * self.largest_exponent(copies)
-        fields = (opportunities + terms + window) * self.coins * self._largest_couplings
+        fields = (opportunities + terms + window) * self.law.coins * self._largest_couplings
         return float(4.0 * UNIT_ROUNDOFF * (1.0 + slope) * (self.steps * (exponents + 16.0) + opportunities * fields))
 
 
-def columns_of(
-    matrix: StrategyMatrix,
-    sigma: float,
-    prob: float,
-    side: Side,
-    *,
-    groups: int = 1,
-    coins: int = 1,
-    min_sep: int = 1,
-    warm_start: bool = False,
-) -> Columns:
+def columns_of(matrix: StrategyMatrix, sigma: float, law: Visits, side: Side, *, groups: int = 1) -> Columns:
     """Columns whose profile is that of the sampling, or on this side of it.
 
     Those of the first group; above also of matrices that are not Toeplitz, with inner products that no group exceeds.
@@ -156,7 +113,7 @@ def columns_of(
     Raises: ValueError for a matrix that :func:`why_no_columns` refuses.
     """
     asked = Side.UPPER if _is_square(matrix, groups) else side
-    found = _columns(matrix, groups, sigma, (prob, coins, min_sep, warm_start), asked)
+    found = _columns(matrix, groups, sigma, law, asked)
     if found is None:
         raise ValueError(NO_FACTOR)
     return found
@@ -183,9 +140,7 @@ def _groups_differ(matrix: StrategyMatrix, groups: int) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _columns(
-    matrix: StrategyMatrix, groups: int, sigma: float, law: tuple[float, int, int, bool], side: Side
-) -> Columns | None:
+def _columns(matrix: StrategyMatrix, groups: int, sigma: float, law: Visits, side: Side) -> Columns | None:
     if _is_square(matrix, groups):
         steps = np.arange(matrix.steps)
         return _split(matrix.columns(steps) / sigma, matrix.bands, law)
@@ -217,7 +172,7 @@ def _gram(matrix: StrategyMatrix, groups: int, group: int) -> Array:
     return np.maximum(found, found.T)
 
 
-def _split(whole: Array, reach: int, law: tuple[float, int, int, bool]) -> Columns:
+def _split(whole: Array, reach: int, law: Visits) -> Columns:
     """Of a lower-triangular matrix in units of sigma, of so many bands. O(opportunities^2 steps).
 
     Entries so far below the diagonal that they are no more than rounding, of the sums of their columns and rows, are
@@ -233,7 +188,7 @@ def _split(whole: Array, reach: int, law: tuple[float, int, int, bool]) -> Colum
         couplings[u, : own.size] = gram[u, u : u + reach]
     lengths = opportunities - np.arange(opportunities)
     same = all((own[:size] == columns[0, :size]).all() for own, size in zip(columns, lengths.tolist(), strict=True))
-    return Columns(columns[:1] if same else columns, couplings, opportunities, *law)
+    return Columns(columns[:1] if same else columns, couplings, opportunities, law)
 
 
 def _reach(whole: Array, bands: int) -> int:

@@ -1,1 +1,0 @@
-"""The family of random allocation with correlated noise, one visit in each epoch."""
