@@ -1,5 +1,6 @@
 """Small random mechanisms of all kinds, with what the truth about them needs."""
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ SMALLEST_NOISE = 0.02
 TOEPLITZ = 0.8
 """Of the cyclic cases: others are not sampled."""
 EPSILONS = (0.0, 0.05, 0.3, 1.0, 2.0)
-NOT_EXACT = {"multi_attribution", "truncated"}
+NOT_EXACT = {"multi_attribution", "truncated", "longer_truncated", "replaced"}
 """Kinds whose pair is not always attained; lower bounds of the others are about the truth of the oracle."""
+OF_USERS = {"users", "waiting_threes"}
 
 
 Sampled = tuple[Any, tuple[tuple[Law, Law], ...]]
@@ -72,11 +74,13 @@ def random_case(kind: str, rng: np.random.Generator, folder: Path) -> Case:
     longest = np.linalg.norm(entries.sum(axis=1))
     sigma = float(longest * np.exp(rng.uniform(np.log(0.25), np.log(1.5))) / max(1.0, steps**0.5))
     mechanism = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=max(sigma, SMALLEST_NOISE))
-    if kind == "users":
+    if kind in OF_USERS:
         examples = int(max(max(vector) for there, _ in worlds for vector in there))
         mechanism = mechanism.model_copy(update={"unit": hs.Unit(kind="user", examples_per_user=examples)})
+    if kind == "replaced":
+        mechanism = mechanism.model_copy(update={"unit": hs.Unit(neighbours="replace")})
     bands = int(max(np.subtract(*np.nonzero(entries)))) + 1
-    attained, one_sided = kind not in NOT_EXACT, kind == "users"
+    attained, one_sided = kind not in NOT_EXACT, kind in OF_USERS
     if kind == "fresh_bins":
         one_sided = epochs > 1
     if kind == "b_min_sep":
@@ -154,6 +158,33 @@ def _cyclic_poisson(rng: np.random.Generator, steps: int, bins: int, epochs: int
     return sampler, tuple((law, absent(law)) for law in laws)
 
 
+def _secret_groups(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
+    """The group is drawn like the coins, and an adversary does not know it."""
+    rate, groups = _rate(rng, 0.9), int(rng.integers(2, 4))
+    sampler = hs.CyclicPoisson(groups=groups, sampling_prob=rate, steps=steps, partition="independent")
+    law: Counter[tuple[float, ...]] = Counter()
+    for group in range(groups):
+        for vector, chance in turns(sampler, group).items():
+            law[vector] += chance / groups
+    return sampler, ((dict(law), absent(law)),)
+
+
+def _waiting_threes(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
+    """Three examples of a user, each of which waits after a participation."""
+    sampler, _ = _b_min_sep(rng, min(max(steps, 3), 4), bins, epochs)
+    law = _together(sampler, 3)
+    return sampler, ((law, absent(law)),)
+
+
+def _replaced(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
+    """An example of gradient 1 that another one of gradient -1 takes the place of."""
+    choices = (_poisson, _b_min_sep, _cyclic_poisson, _secret_groups, _balls_in_bins, _fresh_bins)
+    sampler, worlds = choices[int(rng.integers(len(choices)))](rng, steps, bins, epochs)
+    return sampler, tuple(
+        (there, {tuple(-x for x in vector): chance for vector, chance in there.items()}) for there, _ in worlds
+    )
+
+
 def _b_min_sep(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
     b, warm = int(rng.integers(1, steps + 2)), bool(rng.random() < 0.5)
     return _alone(hs.BMinSep(min_sep=b, sampling_prob=_rate(rng, 0.999 / b), steps=steps, warm_start=warm))
@@ -184,8 +215,18 @@ def _multi_attribution(rng: np.random.Generator, steps: int, bins: int, epochs: 
 
 
 def _truncated(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
-    """Poisson or b-min-sep batches that are cut, with other examples of gradient -1, 0 or 1."""
-    steps, size = min(steps, 2), int(rng.integers(1, 5))
+    """One or two batches that are cut."""
+    return _cut(rng, min(steps, 2), int(rng.integers(1, 5)))
+
+
+def _longer_truncated(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Sampled:
+    """Three or four batches that are cut."""
+    steps = 3 + int(rng.random() < 0.3)
+    return _cut(rng, steps, int(rng.integers(1, 7 - steps)))
+
+
+def _cut(rng: np.random.Generator, steps: int, size: int) -> Sampled:
+    """Poisson or b-min-sep batches that are cut, with other examples of gradient -1, 0 or 1; ``size`` in all."""
     cap = int(rng.integers(1, size + 1))
     cut: dict[str, Any] = {"truncated_batch_size": cap, "num_examples": size}
     if rng.random() < 0.3:
@@ -224,5 +265,9 @@ SAMPLERS = {
     "multi_attribution": _multi_attribution,
     "users": _users,
     "truncated": _truncated,
+    "longer_truncated": _longer_truncated,
+    "secret_groups": _secret_groups,
+    "waiting_threes": _waiting_threes,
+    "replaced": _replaced,
     "shuffle": _shuffle,
 }

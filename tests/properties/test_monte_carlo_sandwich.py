@@ -38,6 +38,9 @@ COUNTS = {
     "multi_attribution": 12,
     "users": 10,
     "truncated": 16,
+    "longer_truncated": 6,
+    "secret_groups": 8,
+    "waiting_threes": 8,
     "shuffle": 12,
 }
 """Mechanisms of each kind, at most; each is asked for delta at one epsilon, in both directions and on both sides."""
