@@ -17,7 +17,7 @@ from hockeystick.windows.linked_windows import (
     Detail,
     Grid,
     Laws,
-    Start,
+    Run,
     _before,
     _shared,
     balanced,
@@ -82,10 +82,10 @@ def linked(
 ) -> Law:
     size = scales.size
     windows = -(-steps // size) - 1
-    start = Start(steps - windows * size, size if warm else None)
+    run = Run(steps - windows * size, windows, size if warm else None)
     places, masses = np.array([1e-2, 0.8, 1.0, 1.5, 60.0]), np.array([0.01, 0.3, 0.4, 0.28, 0.01])
     wide = Law(places, masses, 0.0, Side.UPPER, 0.0, 0.0)  # says only where nodes are
-    return linked_law(scales, correlation, prob, start, windows, wide, detail, resolution, Deadline())
+    return linked_law(scales, correlation, prob, run, wide, detail, resolution, Deadline())
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -108,7 +108,7 @@ def _laws(pair: RenewalMixture, side: Side, settings: Settings) -> Sequence[Law]
 def _found(pair: Renewal, settings: Settings) -> list[Law]:
     """Laws of all windows, each of which is a bound; raises UnsupportedError where the noise is too low."""
     from hockeystick.windows.chains import window_law
-    from hockeystick.windows.linked_windows import Start, linked_law
+    from hockeystick.windows.linked_windows import Run, linked_law
 
     sigma, prob, size, steps = pair.noise_multiplier, pair.participation_prob, window_size(pair), pair.matrix.steps
     resolution, deadline = settings.resolution, settings.deadline
@@ -132,8 +132,8 @@ def _found(pair: Renewal, settings: Settings) -> list[Law]:
         return [law]
     resolution = replace(resolution, smallest_delta=max(resolution.smallest_delta, SMALLEST_DELTA))
     windows = -(-steps // size) - 1
-    start = Start(steps - windows * size, pair.min_sep if pair.warm_start else None)
-    return [law, linked_law(scales, chain.correlation, prob, start, windows, law, detail, resolution, deadline)]
+    run = Run(steps - windows * size, windows, pair.min_sep if pair.warm_start else None)
+    return [law, linked_law(scales, chain.correlation, prob, run, law, detail, resolution, deadline)]
 
 
 def _detail(pair: Renewal) -> "Detail | None":

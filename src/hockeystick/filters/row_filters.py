@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -55,8 +56,7 @@ class Histories:
     one: float
 
 
-@dataclass(frozen=True)
-class Filter:
+class Filter(NamedTuple):
     """The tables, by summary and cell, and where the sum is cut.
 
     Attributes:
@@ -107,16 +107,16 @@ def count_histories(bands: int, limit: int) -> int:
 def histories_of(column: Array, sigma: float, limit: int) -> Histories:
     """The histories with at most ``limit`` participations in the last ``column.size - 1`` steps."""
     last = column.size - 1
-    sets = [frozenset(one) for size in range(min(limit, last) + 1) for one in combinations(range(1, last + 1), size)]
-    place = {one: k for k, one in enumerate(sets)}
+    sets = [frozenset(lags) for size in range(min(limit, last) + 1) for lags in combinations(range(1, last + 1), size)]
+    place = {lags: k for k, lags in enumerate(sets)}
     following = np.zeros((len(sets), 2), dtype=np.int64)
     free = np.zeros(len(sets), dtype=np.bool_)
-    for k, one in enumerate(sets):
-        without = frozenset(lag + 1 for lag in one if lag < last)
+    for k, lags in enumerate(sets):
+        without = frozenset(lag + 1 for lag in lags if lag < last)
         taken = without | frozenset({1} if last else ())
         free[k] = len(taken) <= limit or not last
         following[k] = place[without], place[taken] if free[k] else place[without]
-    shifts = np.array([sum(column[lag] for lag in sorted(one)) for one in sets]) / sigma
+    shifts = np.array([sum(column[lag] for lag in sorted(lags)) for lags in sets]) / sigma
     return Histories(shifts, following, free, float(column[0]) / sigma)
 
 
@@ -192,9 +192,7 @@ def sum_laws(
         rounding: proved relative error of the column's entries.
     """
     with_it, plain, error = chances_of(histories, table.edges, prob)
-    without, taking_part = _forwards(
-        steps, table.following, table.added, table.first, table.start, table.size, histories.following, with_it, plain
-    )
+    without, taking_part = _forwards(steps, table, histories.following, with_it, plain)
     farthest = float(histories.shifts.max()) + histories.one
     span = float(np.abs(table.edges).max()) + farthest + 1.0
     # The logarithm of a cell's mass changes by at most the distance of the cell from the centre when the centre moves.
@@ -209,23 +207,18 @@ def work_of(histories: int, size: float, steps: int) -> float:
 
 
 @njit(cache=True)
-def _forwards(
-    steps: int,
-    following: Places,
-    added: Places,
-    first: int,
-    start: int,
-    size: int,
-    next_history: Places,
-    with_it: Array,
-    plain: Array,
-) -> tuple[Array, Array]:
-    """The laws of T after all steps, without the example and with it; sums outside are kept at the nearest end."""
+def _forwards(steps: int, table: Filter, next_history: Places, with_it: Array, plain: Array) -> tuple[Array, Array]:
+    """The laws of T after all steps, without the example and with it; sums outside are kept at the nearest end.
+
+    Args:
+        next_history, with_it, plain: ``following`` of :class:`Histories`, and the chances of :func:`chances_of`.
+    """
+    following, added, size = table.following, table.added, table.size
     summaries, cells = following.shape
     count = next_history.shape[0]
     without, present = np.zeros((summaries, size)), np.zeros((count, summaries, size))
-    without[first, start] = 1.0
-    present[0, first, start] = 1.0
+    without[table.first, table.start] = 1.0
+    present[0, table.first, table.start] = 1.0
     for _ in range(steps):
         of_none, of_it = np.zeros((summaries, size)), np.zeros((count, summaries, size))
         for summary in range(summaries):

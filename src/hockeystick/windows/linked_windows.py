@@ -71,28 +71,30 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Start:
-    """The first window of a run: its last steps, and how an example comes to it.
+class Run:
+    """The last steps of a first window, and whole windows after it.
 
     Attributes:
-        steps: from 1 to the steps of a window.
+        first: steps of the first window that are in the run, from 1 to all.
+        windows: whole windows after the first one.
         distance: b; None for a cold start, where the example is available at once. A warm one is stationary.
     """
 
-    steps: int
+    first: int
+    windows: int
     distance: int | None
 
     def coefficients(self, prob: float, size: int) -> Array:
-        """Of each step of a window of ``size``; steps before the run count as if it had begun long before."""
+        """Of each step of a first window of ``size``; steps before the run count as if it had begun long before."""
         if self.distance is not None:
             return np.full(size, prob / (1.0 + (self.distance - 1) * prob))
-        return np.concatenate([np.zeros(size - self.steps), prob * np.exp(np.arange(self.steps) * log1p(-prob))])
+        return np.concatenate([np.zeros(size - self.first), prob * np.exp(np.arange(self.first) * log1p(-prob))])
 
     def absent(self, prob: float, size: int) -> float:
-        """The chance to take no part in this window."""
+        """The chance to take no part in the first window."""
         if self.distance is not None:
             return (1.0 + (self.distance - 1 - size) * prob) / (1.0 + (self.distance - 1) * prob)
-        return exp(self.steps * log1p(-prob))
+        return exp(self.first * log1p(-prob))
 
 
 @dataclass(frozen=True)
@@ -112,21 +114,19 @@ def linked_law(
     scales: Array,
     correlation: float,
     prob: float,
-    start: Start,
-    windows: int,
+    run: Run,
     above: Law,
     detail: Detail,
     resolution: Resolution,
     deadline: Deadline,
 ) -> Law:
-    """An upper law of a run of some whole windows, and before them one of which it has only the last steps.
+    """An upper law of a run.
 
     Args:
         scales: shape (b,), standard deviations of the z_j, positive.
         correlation: rho in [0, 1) of neighbours.
         prob: q in (0, 1), the chance of an available step.
-        start: what happens in the first window.
-        windows: whole windows after the first one.
+        run: how many steps and windows it has, and how an example comes to it.
         above: any upper law of the run; it affects only where nodes are.
         detail: affects only how tight the law is.
     """
@@ -138,18 +138,18 @@ def linked_law(
     absent, reach = exp(size * log1p(-prob)), float(-chain.states[0])
     sums, deviation = places_of_sums(scales, correlation, prob, absent, reach, chain.variance, fine)
     owners = owners_of(scales, correlation, prob, detail.knots)
-    grid = _grid(above, deviation, windows + 1, resolution)
+    grid = _grid(above, deviation, run.windows + 1, resolution)
     shifts = _shifts(grid, absent, deviation)
     states = States(prob, size, sums, owners, np.array(detail.shares), grid.spacing, shifts)
-    coefficients, present = start.coefficients(prob, size), np.arange(size)[:, None] >= size - start.steps
+    coefficients, present = run.coefficients(prob, size), np.arange(size)[:, None] >= size - run.first
     used = coefficients > 0.0
     terms = (coefficients[:, None] * np.where(present, ratios, 1.0))[used]
-    begin = states.alone(*whole(chain, sums, terms, owners[used], deadline), start.absent(prob, size))
+    begin = states.alone(*whole(chain, sums, terms, owners[used], deadline), run.absent(prob, size))
     laws = _nothing(grid, states.sources)
     lost = 8.0 * size * tail + UNDERFLOW
-    if windows:
+    if run.windows:
         kernels = states.kernels(cuts(chain, sums, weights[:, None] * ratios, owners, deadline))
-        for _ in range(windows):
+        for _ in range(run.windows):
             deadline.tick()
             laws = _shared(_before(kernels, laws, grid, shifts, lost), owners, grid)
     law = _before(begin, laws, grid, shifts, lost)
@@ -159,7 +159,7 @@ def linked_law(
     mass_error = size * (8.0 * LATTICE_ERROR + (2.0 * chain.states.size + 128.0 + 8.0 * exponent) * UNIT_ROUNDOFF)
     mass_error += terms_added * UNIT_ROUNDOFF + ROUNDED
     place_error = size * (6.0 * LATTICE_ERROR + 64.0 * UNIT_ROUNDOFF) + (32.0 * exponent + 1000.0) * UNIT_ROUNDOFF
-    support, count = np.concatenate([[0.0], grid.nodes]), windows + 1.0
+    support, count = np.concatenate([[0.0], grid.nodes]), run.windows + 1.0
     infinite = float(law.infinite[0]) * (1.0 + 1e-9)
     return Law(support, law.masses[0], infinite, Side.UPPER, count * mass_error, count * place_error)
 
@@ -222,9 +222,12 @@ def _before(kernels: Kernels, laws: Laws, grid: Grid, shifts: Numbers, lost: flo
     )
     for source, which in enumerate(kernels.used):
         chances = kernels.masses[:, source, which]
+        # A ratio of the window moves the law after it by a whole number of nodes.
         found[:, 1:] += chances @ moved[source, reach - shifts[which]]
+        # Below the first node: the mass goes to 0, and the first node gets as much mass as keeps the mean.
         found[:, 0] += chances @ (laws.masses[source, 0] + sums_q[source, low[which]])
         found[:, 1] += chances @ (sums_p[source, low[which]] * places[which] / nodes[0])
+        # Above the last node: the mass stays on it, and its mean is at infinity too, so calls only grow.
         found[:, n] += chances @ back_q[source, high[which]]
         infinite = infinite + chances @ (places[which] * (laws.infinite[source] + back_p[source, high[which]]))
     return Laws(found, infinite)
@@ -291,6 +294,7 @@ def mixtures_above(support: Array, masses: Array, infinite: Array, owners: Array
     """
     middle = int(np.searchsorted(support, 1.0))
     above, below = np.diff(support[middle:]), np.diff(support[: middle + 1])
+    # Calls E (X - c)_+ at the nodes c above 1, and puts E (c - X)_+ at those below, of each step's law.
     survival = np.cumsum(masses[:, :middle:-1], axis=1)[:, ::-1]  # above each cell
     calls = np.cumsum((above * survival)[:, ::-1], axis=1)[:, ::-1]
     calls = np.column_stack([calls, np.zeros(len(masses))]) + infinite[:, None]
@@ -299,10 +303,12 @@ def mixtures_above(support: Array, masses: Array, infinite: Array, owners: Array
     whole = masses.sum(axis=1)
     knots = np.array([int(np.flatnonzero(column == 1.0)[-1]) for column in owners.T])
     found, far = masses[knots].copy(), infinite[knots].copy()
-    lack = [one - owners @ one[knots] for one in (calls, puts, whole)]
+    # What a mixture of the laws of the knots lacks of the law of each step: of calls, of puts and of mass.
+    lack = [of_steps - owners @ of_steps[knots] for of_steps in (calls, puts, whole)]
     pairs = [(slice(0, int(knots[0]) + 1), [0])]
     pairs += [(slice(begin, end + 1), [g, g + 1]) for g, (begin, end) in enumerate(pairwise(knots.tolist()))]
     for steps, which in pairs:
+        # The least convex functions above all that these steps lack are the calls and puts of masses to add.
         dearer = convex_above(above, np.maximum(lack[0][steps].max(axis=0), 0.0))
         cheaper = convex_above(below[::-1], np.maximum(lack[1][steps].max(axis=0), 0.0))
         found[which, middle + 1 :] += dearer[:-1]
