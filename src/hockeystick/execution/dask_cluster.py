@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, cast
 
 from distributed import Client, KilledWorker
-from distributed.client import Future as DaskFuture
+from distributed import Future as DaskFuture
 from distributed.comm import CommClosedError
 
 from hockeystick.execution.cluster import Addresses, Batch, Cancel, Cluster, compute
@@ -19,7 +19,10 @@ WORKER_SECONDS = 120
 
 
 class DaskCluster(Cluster):
-    """The workers of the scheduler at an address such as ``tcp://10.0.0.1:8786``."""
+    """The workers of the scheduler at an address such as ``tcp://10.0.0.1:8786``.
+
+    Not through ``Client.get_executor()``, whose futures may never be done (docs/adr/0005-execution-over-joblib.md).
+    """
 
     lost = (CancelledError, CommClosedError, TimeoutError)
 
