@@ -1,0 +1,119 @@
+"""``python -m benchmarks.work``: the standard seconds that methods plan, beside the processor seconds that they take.
+
+Certify plans its work by rough formulas, the costs of the accountants. Here each method runs alone, on both sides and
+with the effort of certify, on balls-in-bins with correlated noise from four bins to two thousand. The constants of
+these formulas come from this table: every answer is appended to work.csv, and a test compares the formulas with it.
+
+Measure on an idle machine. Kernels are compiled before; what the file has is not measured again.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import process_time
+
+import hockeystick as hs
+from benchmarks.answer_files import append, read
+from benchmarks.case import forget
+from hockeystick.accountants.registry import ACCOUNTANTS, warm_up
+from hockeystick.errors import UnsupportedError
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.settings import DEFAULT_EFFORT, Settings
+
+DELTA = 1e-5
+METHODS = ("moment_majorant", "moment_majorant_cells")
+ANSWERS = Path(__file__).parent / "work.csv"
+
+
+def _bins(bins: int, epochs: int, bands: int, noise_multiplier: float, **more: object) -> hs.Mechanism:
+    return hs.Mechanism.parse(
+        {
+            "strategy": {"kind": "banded_square_root", "bands": bands},
+            "sampler": {"kind": "balls_in_bins", "bins": bins, "epochs": epochs},
+            "noise_multiplier": noise_multiplier,
+            **more,
+        }
+    )
+
+
+RUNS = {
+    "users in 4 bins": _bins(4, 1, 2, 3.0, unit={"kind": "user", "examples_per_user": 2}),
+    "4 bins": _bins(4, 1, 2, 2.0),
+    "6 bins, twice": _bins(6, 2, 3, 3.0),
+    "8 bins": _bins(8, 1, 4, 2.0),
+    "12 bins, thrice": _bins(12, 3, 12, 5.0),
+    "20 bins, 5 times": _bins(20, 5, 8, 6.0),
+    "32 bins, low noise": _bins(32, 1, 4, 1.0),
+    "50 bins": _bins(50, 1, 4, 2.0),
+    "64 bins, 4 times": _bins(64, 4, 64, 8.0),
+    "100 bins, 10 times": _bins(100, 10, 16, 9.0),
+    "150 bins, twice": _bins(150, 2, 150, 6.0),
+    "300 bins": _bins(300, 1, 16, 3.0),
+    "600 bins, twice": _bins(600, 2, 8, 3.0),
+    "1000 bins": _bins(1000, 1, 100, 4.0),
+    "2000 bins": _bins(2000, 1, 4, 2.0),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one method takes for one side.
+
+    Attributes:
+        run: of ``RUNS``.
+        seconds: of the processor.
+        epsilon: what it says; nan where it refuses.
+    """
+
+    run: str
+    method: str
+    side: str
+    seconds: float
+    epsilon: float
+
+    @property
+    def cell(self) -> tuple[str, str, str]:
+        """What identifies the line."""
+        return self.run, self.method, self.side
+
+
+def planned(run: str, method: str) -> float:
+    """The cost of one side."""
+    return ACCOUNTANTS[method].seconds(dominating_pair(RUNS[run]))
+
+
+def measured(run: str, method: str, side: hs.Side) -> Row:
+    """One side, as certify asks for it at ``DELTA``, with nothing known from before."""
+    pair = dominating_pair(RUNS[run])
+    settings = Settings(hs.Resolution(68, DELTA), question=hs.Question(delta=DELTA), effort=DEFAULT_EFFORT)
+    forget("hockeystick")
+    started = process_time()
+    try:
+        epsilon = ACCOUNTANTS[method].bound(pair, side, settings).epsilon(DELTA)
+    except UnsupportedError:
+        epsilon = float("nan")
+    return Row(run, method, str(side), process_time() - started, epsilon)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what the file does not have."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="runs whose name contains this")
+    parser.add_argument("--answers", type=Path, default=ANSWERS)
+    options = parser.parse_args(arguments)
+    known = read(options.answers, Row)
+    warm_up(RUNS["4 bins"], METHODS)
+    for run in RUNS:
+        for method in METHODS:
+            for side in hs.Side:
+                if options.only in run and (run, method, str(side)) not in known:
+                    row = measured(run, method, side)
+                    append(options.answers, row)
+                    print(f"{run}, {method} {side}: {planned(run, method):.2g} planned, {row.seconds:.2g} taken")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
