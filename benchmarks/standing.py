@@ -23,8 +23,7 @@ from threadpoolctl import threadpool_limits
 
 import hockeystick as hs
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.registry import DEFAULT, accountant, every_accountant
-from hockeystick.accountants.warm_up import warm_up
+from hockeystick.accountants.registry import DEFAULT, accountant, every_accountant, warm_up
 from hockeystick.certification.schedule import EPSILON_NODES
 from hockeystick.errors import UnsupportedError
 from hockeystick.pairs.base import DominatingPair

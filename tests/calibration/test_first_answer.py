@@ -36,7 +36,7 @@ def test_only_what_runs_is_compiled() -> None:
     """Nothing ahead without a budget; for one method nothing else; a budget pays for no compilation."""
     code = """
 import hockeystick as hs
-from hockeystick.accountants.warm_up import _warm_up_laws, _warm_up_one, warm_up
+from hockeystick.accountants.registry import _warm_up_laws, _warm_up_one, warm_up
 run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=3), noise_multiplier=1.0)
 for compiling in (
     lambda: hs.certify(run, delta=1e-5),

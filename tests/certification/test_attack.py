@@ -36,7 +36,13 @@ from hockeystick.certification.attack import (
     implied_delta,
     tighter,
 )
+from hockeystick.certification.schedule import Outcome
 from hockeystick.pairs.registry import dominating_pair
+
+
+def said(method: str, upper: float) -> Outcome:
+    """That a deterministic method has this upper end."""
+    return Outcome(method, Side.UPPER, Kind.DETERMINISTIC, 1.0, upper, 0.0, "ok")
 
 
 def worst_delta(growth: Fraction, delta: Fraction, at: Fraction) -> Fraction:
@@ -163,8 +169,9 @@ def test_no_number_is_below_a_proved_lower_bound(run: Mechanism, question: dict[
     mu, (_, delta) = certificate.numbers.gdp_mu, Question(**question).claimed(certificate.bounds.upper)
     assert mu is not None
     assert all(lower.delta(at) <= gaussian_delta(mu, at) + delta for at in (0.0, 0.1, 0.5, 1.0, 3.0))
-    method, upper = certificate.method.upper, certificate.bounds.upper
-    profile = implied_bound(dominating_pair(run), Question(**question), method, upper, Settings())
+    upper = certificate.bounds.upper
+    end = said(certificate.method.upper, upper)
+    profile = implied_bound(dominating_pair(run), Question(**question), end, upper, Settings())
     for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0):
         assert lower.delta(epsilon) <= profile.delta(epsilon)
 
@@ -183,7 +190,9 @@ def test_what_is_read_off_truncated_batches_pays_for_the_truncation() -> None:
     run = Mechanism(strategy=BandedSquareRoot(bands=1), sampler=sampler, noise_multiplier=1.0)
     pair = dominating_pair(run)
     assert pair.slack > 1e-3
-    found = tighter(implied_bound(pair, Question(epsilon=0.5), "direct", 1.0, Settings()), bound(run, "direct"))
+    found = tighter(
+        implied_bound(pair, Question(epsilon=0.5), said("direct", 1.0), 1.0, Settings()), bound(run, "direct")
+    )
     known = [bound(run, name) for name in ("direct", "gaussian")]
     for at in (0.0, 0.5, 2.0):
         assert found.delta(at) == pytest.approx(min(one.delta(at) for one in known), rel=1e-12)

@@ -10,9 +10,11 @@ from hockeystick import Bound, Certificate, Mechanism, Poisson, bound, certify, 
 from hockeystick.certificate import AttackNumbers
 from hockeystick.certification.attack import REGRET_ROUNDING, attack_numbers, implied_bound, regret_of, tighter
 from hockeystick.certification.issue import PORTABLE, portable
+from hockeystick.certification.schedule import Outcome
 from hockeystick.errors import VerificationError
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import Settings
+from hockeystick.types import Kind, Side
 
 DELTA = 1e-3
 RUN = Mechanism(sampler=Poisson(sampling_prob=0.2, steps=5), noise_multiplier=1.0)
@@ -25,7 +27,8 @@ def present() -> tuple[Certificate, Bound, Bound]:
     """Today's certificate, what its claim implies, and the smaller of that and today's profile."""
     certificate = certify(RUN, delta=DELTA, method="direct")
     upper = certificate.bounds.upper
-    implied = implied_bound(dominating_pair(RUN), certificate.question, "direct", upper, Settings())
+    end = Outcome("direct", Side.UPPER, Kind.DETERMINISTIC, 1.0, upper, 0.0, "ok")
+    implied = implied_bound(dominating_pair(RUN), certificate.question, end, upper, Settings())
     return certificate, implied, tighter(implied, bound(RUN, "direct"))
 
 

@@ -8,7 +8,7 @@ from sampler_laws import DATA
 from samplers import DECLARED
 
 from hockeystick import BMinSep, CyclicPoisson, MultiAttribution, Poisson
-from hockeystick.certification.rates import rates
+from hockeystick.certification.description import rates
 from hockeystick.samplers import Sampler
 
 EXAMPLES = DATA["num_examples"]

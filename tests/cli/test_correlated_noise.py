@@ -45,7 +45,7 @@ def changed(place: tuple[int, int], value: float) -> np.ndarray[Any, Any]:
 @pytest.fixture
 def plan(cli: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Writes a plan of two epochs of three bins with a strategy; nothing is compiled ahead of the question."""
-    monkeypatch.setattr("hockeystick.accountants.warm_up.warm_up", lambda mechanism, methods=None: None)
+    monkeypatch.setattr("hockeystick.accountants.registry.warm_up", lambda mechanism, methods=None: None)
     np.save("matrix.npy", MATRIX)
 
     def write(kind: str, fields: dict[str, Any], sampler: str = "balls_in_bins") -> str:

@@ -78,7 +78,7 @@ FAULTS = [
     ),
     (
         "src/hockeystick/pairs/users.py",
-        "return size is None or mechanism.unit.examples <= size",
+        "return sampler.batch_size is None or examples <= sampler.batch_size",
         "return True",
         "more examples than a fixed batch holds are bounded from below as if they shared it",
         "tests/pairs/test_unit_plans.py",

@@ -18,7 +18,7 @@ SPENT: dict[str, float] = {}
 @pytest.mark.weekly
 @pytest.mark.parametrize("paper", [folder.name for folder in _folders()])
 def test_quick_version(paper: str, tmp_path: Path) -> None:
-    from hockeystick.accountants.warm_up import warm_up
+    from hockeystick.accountants.registry import warm_up
 
     warm_up(None)
     started = time.process_time()

@@ -1,5 +1,9 @@
-"""All accountants of the library, one line each, and the one place that asks for those of the papers."""
+"""All accountants of the library, one line each, and the one place that asks for those of the papers.
 
+Also what compiles the kernels of accountants ahead of a measured computation.
+"""
+
+from collections.abc import Collection
 from functools import cache
 
 from hockeystick.accountants import (
@@ -26,6 +30,8 @@ from hockeystick.accountants import (
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.retired import RETIRED
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.mechanism import Mechanism
+from hockeystick.pairs.registry import pair_types, registered
 
 INSTALL_PAPERS = "run pip install . in your clone of hockeystick"
 """How to get the methods of the papers."""
@@ -102,3 +108,34 @@ def reference_of(name: str) -> str:
 def assumed_by(name: str) -> str | None:
     """What such a method assumes of the run beyond what its mechanism says."""
     return RETIRED[name].assumes if name in RETIRED else ACCOUNTANTS[name].assumes
+
+
+def warm_up(mechanism: Mechanism | None = None, methods: Collection[str] | None = None) -> None:
+    """Compile the kernels, or load them from the cache: up to a minute the first time on a machine, then a second.
+
+    A second call in the same process costs nothing.
+
+    Args:
+        mechanism: compile also what the accountants that cover it run on their own.
+        methods: the accountants that will run; None for all of the library.
+    """
+    _warm_up_laws()
+    key = None if mechanism is None else registered(mechanism.strategy.kind, mechanism.sampler.kind)
+    if key is None:
+        return
+    for name in ACCOUNTANTS if methods is None else methods:
+        if any(accountant(name).covers(kind) for kind in pair_types(*key)):
+            _warm_up_one(name)
+
+
+@cache
+def _warm_up_laws() -> None:
+    from hockeystick.laws.warm_up import compile_kernels
+
+    compile_kernels()
+
+
+@cache
+def _warm_up_one(name: str) -> None:
+    """Once in a process, however many mechanisms the accountant covers."""
+    accountant(name).warm_up()

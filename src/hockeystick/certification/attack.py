@@ -134,13 +134,13 @@ def implied_delta(epsilon: float, delta: float, at: float) -> float:
     return min(delta + (1.0 - delta) * share * (1.0 + 32.0 * UNIT_ROUNDOFF) + 8.0 * UNIT_ROUNDOFF, 1.0)
 
 
-def implied_bound(pair: DominatingPair, question: Question, method: str, upper: float, settings: Settings) -> Bound:
+def implied_bound(pair: DominatingPair, question: Question, end: Outcome, upper: float, settings: Settings) -> Bound:
     """The smaller of what a certified pair of numbers implies and the unamplified Gaussian, at every epsilon.
 
     It has the confidence of the certified pair of numbers.
 
     Args:
-        method: that certified them.
+        end: what the method that certified them said.
         upper: the certified epsilon, or delta, that answers the question.
     """
     epsilon, delta = question.claimed(upper)
@@ -148,9 +148,9 @@ def implied_bound(pair: DominatingPair, question: Question, method: str, upper: 
     def at_least(at: float) -> float:
         return implied_delta(epsilon, delta, at)
 
-    kind, gaussian = accountant(method).kind, ACCOUNTANTS["gaussian"]
+    gaussian = ACCOUNTANTS["gaussian"]
     profiles: dict[Direction, Profile] = dict.fromkeys(Direction, at_least)
-    bound = Bound(method, Side.UPPER, kind, settings.confidence(kind), "docs/theory/certificates.md", profiles)
+    bound = Bound(end.method, Side.UPPER, end.kind, end.confidence, "docs/theory/certificates.md", profiles)
     if gaussian.why_not(pair, Side.UPPER) is not None:
         return bound
     return tighter(bound, gaussian.bound(pair, Side.UPPER, Settings(settings.resolution)))

@@ -17,15 +17,16 @@ from hockeystick.certificate import (
     Interval,
     Noise,
     Origin,
+    Rates,
     Statements,
     number,
 )
 from hockeystick.certification import former_wording, wording
 from hockeystick.certification.attack import FALSE_POSITIVE_RATES
-from hockeystick.certification.rates import rates
 from hockeystick.errors import CannotCertifyError
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise.generators import floor, floor_of_known_batches, known
+from hockeystick.samplers import Sampler
 from hockeystick.types import Adjacency
 
 NUMBERS = (
@@ -162,6 +163,25 @@ def origin(accuracy: Accuracy, cut_off: tuple[CutOff, ...]) -> Origin:
 
     versions = {"python": platform.python_version(), "numpy": numpy.__version__, "scipy": scipy.__version__}
     return Origin(hockeystick_version=__version__, library_versions=versions, accuracy=accuracy, cut_off=cut_off)
+
+
+def rates(sampler: Sampler, num_examples: int | None = None) -> Rates:
+    """How often one example takes part in the batches of a sampler.
+
+    Args:
+        num_examples: for the expected batch size; None where it is not known.
+
+    >>> import hockeystick as hs
+    >>> rates(hs.Poisson(sampling_prob=0.01, steps=50), 2000).expected_batch_size
+    20.0
+    """
+    return Rates(
+        steps=sampler.steps,
+        rate=sampler.rate,
+        rate_when_available=sampler.rate_when_available,
+        most_participations=sampler.most_participations,
+        expected_batch_size=None if num_examples is None else num_examples * sampler.rate,
+    )
 
 
 def _noise(mechanism: Mechanism, sensitivity: float, statements: Statements) -> Noise:

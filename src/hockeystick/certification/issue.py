@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from hockeystick.accountants.registry import ACCOUNTANTS, accountant, every_accountant
-from hockeystick.accountants.warm_up import warm_up
+from hockeystick.accountants.registry import ACCOUNTANTS, accountant, every_accountant, warm_up
 from hockeystick.bounds import Bound, Question
 from hockeystick.certificate import (
     FORMAT,
@@ -264,7 +263,7 @@ def attack_numbers_of(
     Where there is no time or memory for that profile, and under Monte Carlo, from the certified pair of numbers. The
     numbers say which of the two it is.
     """
-    bound, delta = implied_bound(pair, question, end.method, upper, settings), question.claimed(upper)[1]
+    bound, delta = implied_bound(pair, question, end, upper, settings), question.claimed(upper)[1]
     try:
         profile = whole_profile(pair, question, end, upper, settings) if whole else None
         if profile is not None:

@@ -8,8 +8,8 @@ from time import monotonic
 from typing import Any, NoReturn
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.accountants.registry import ACCOUNTANTS, accountant, every_accountant
-from hockeystick.accountants.warm_up import warm_up
+from hockeystick.accountants.registry import ACCOUNTANTS, every_accountant, warm_up
+from hockeystick.accountants.registry import accountant as accountant_of
 from hockeystick.bounds import SMALLEST_UPPER, Bound, Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError, shortened
@@ -94,72 +94,78 @@ def run_accountants(
             bound, but use up their share of the planned work.
     """
     accountants = every_accountant() if run_all else ACCOUNTANTS
-    allowed = [one for one in accountants.values() if one.kind in settings.kinds and one.assumes is None]
+    allowed = [
+        accountant
+        for accountant in accountants.values()
+        if accountant.kind in settings.kinds and accountant.assumes is None
+    ]
     if methods is not None:
         chosen = chosen_accountants(methods, pair, settings)
-        accountants = accountants | {one.name: one for one in chosen}
+        accountants = accountants | {accountant.name: accountant for accountant in chosen}
     else:
         chosen = allowed
 
-    def cost(one: Accountant, side: Side) -> float:
-        return one.seconds(pair) if one.why_not(pair, side) is None else 0.0
+    def cost(accountant: Accountant, side: Side) -> float:
+        return accountant.seconds(pair) if accountant.why_not(pair, side) is None else 0.0
 
-    def wanted(one: Accountant, side: Side) -> bool:
+    def wanted(accountant: Accountant, side: Side) -> bool:
         if side is Side.UPPER:
-            return one in chosen
-        return one in chosen or (one in allowed and (one.kind is Kind.MONTE_CARLO or cost(one, side) <= policy.heavy))
+            return accountant in chosen
+        return accountant in chosen or (
+            accountant in allowed and (accountant.kind is Kind.MONTE_CARLO or cost(accountant, side) <= policy.heavy)
+        )
 
-    def zero_is_cheap(one: Accountant, side: Side) -> bool:
+    def zero_is_cheap(accountant: Accountant, side: Side) -> bool:
         """An upper bound of 0 ends the search, but for a lower bound of 0 from a light accountant."""
-        return side is Side.LOWER and best(outcomes, side) is None and cost(one, side) <= policy.heavy
+        return side is Side.LOWER and best(outcomes, side) is None and cost(accountant, side) <= policy.heavy
 
-    def place(one: Accountant, side: Side) -> tuple[bool, bool, int, bool, float]:
-        seconds = cost(one, side)
+    def place(accountant: Accountant, side: Side) -> tuple[bool, bool, int, bool, float]:
+        seconds = cost(accountant, side)
         doublings = frexp(seconds / policy.heavy)[1] if seconds > policy.heavy else 0
         last = seconds > policy.work / 4.0
-        return last, one.kind is Kind.MONTE_CARLO, doublings, len(one.sides) == 1, seconds
+        return last, accountant.kind is Kind.MONTE_CARLO, doublings, len(accountant.sides) == 1, seconds
 
     tasks = [
-        (one, side)
+        (accountant, side)
         for side in sides
-        for one in accountants.values()
-        if side in one.sides and one.analyses_some(pair) and wanted(one, side)
+        for accountant in accountants.values()
+        if side in accountant.sides and accountant.analyses_some(pair) and wanted(accountant, side)
     ]
     outcomes: list[Outcome] = []
     work = policy.work
     bounds = {(outcome.method, outcome.side): outcome.bound for outcome in known if outcome.bound is not None}
-    for one, side in sorted(tasks, key=lambda task: place(*task)):
+    for accountant, side in sorted(tasks, key=lambda task: place(*task)):
         if not run_all:
-            if gap_within(outcomes, policy.gap_goal) and not zero_is_cheap(one, side):
+            if gap_within(outcomes, policy.gap_goal) and not zero_is_cheap(accountant, side):
                 continue
-            if cost(one, side) > policy.heavy and gap_within(outcomes, max(policy.gap_goal, policy.heavy_goal)):
+            if cost(accountant, side) > policy.heavy and gap_within(outcomes, max(policy.gap_goal, policy.heavy_goal)):
                 continue
             settled = {outcome.method for outcome in outcomes if outcome.side is side and outcome.value is not None}
-            if one.is_beaten(pair, settled):
+            if accountant.is_beaten(pair, settled):
                 continue
-        if (one.name, side) in {(outcome.method, outcome.side) for outcome in outcomes}:
+        if (accountant.name, side) in {(outcome.method, outcome.side) for outcome in outcomes}:
             continue
-        if side is Side.UPPER and one.name in looser:
-            work = max(work - cost(one, side), 0.0)
+        if side is Side.UPPER and accountant.name in looser:
+            work = max(work - cost(accountant, side), 0.0)
             continue
         answer = partial(question.answer, near=_expected(outcomes) or near)
-        together = [other for other in sides if (one, other) in tasks] if one.joint_analyses else [side]
-        ready = [other for other in together if one.why_not(pair, other) is None]
-        outcomes += _run(one, pair, ready if side in ready else [side], settings, answer, work, bounds)
+        together = [other for other in sides if (accountant, other) in tasks] if accountant.joint_analyses else [side]
+        ready = [other for other in together if accountant.why_not(pair, other) is None]
+        outcomes += _run(accountant, pair, ready if side in ready else [side], settings, answer, work, bounds)
         if run_all:
             outcomes = [replace(outcome, bound=None) for outcome in outcomes]  # all of them together would take memory
         else:
-            work = max(work - cost(one, side), 0.0)
+            work = max(work - cost(accountant, side), 0.0)
     return outcomes
 
 
 def chosen_accountants(methods: Sequence[str], pair: DominatingPair, settings: Settings) -> list[Accountant]:
     """The accountants of these names; raises UnsupportedError for one that gives no upper bound here."""
-    chosen = [accountant(name) for name in methods]
-    for one in chosen:
-        reason = one.why_not(pair, Side.UPPER) if one.kind in settings.kinds else NOT_ALLOWED
+    chosen = [accountant_of(name) for name in methods]
+    for accountant in chosen:
+        reason = accountant.why_not(pair, Side.UPPER) if accountant.kind in settings.kinds else NOT_ALLOWED
         if reason is not None:
-            raise _does_not_apply(one.name, reason)
+            raise _does_not_apply(accountant.name, reason)
     return chosen
 
 
@@ -167,15 +173,15 @@ def refuse_if_none_bounds(methods: Sequence[str], outcomes: Sequence[Outcome], n
     """Raise why these accountants gave no upper bound: UnsupportedError if one turned out not to apply, else
     CannotCertifyError. One that was cut off, or for which there was no work, is no reason.
     """
-    tried = [one for one in outcomes if one.side is Side.UPPER and one.method in methods]
-    if any(one.value is not None or one.needs is not None for one in tried):
+    tried = [outcome for outcome in outcomes if outcome.side is Side.UPPER and outcome.method in methods]
+    if any(outcome.value is not None or outcome.needs is not None for outcome in tried):
         return
-    for one in tried:
-        if one.status.startswith(NOT_APPLICABLE):
-            reason = one.status.removeprefix(NOT_APPLICABLE).rstrip(".")
-            raise _does_not_apply(one.method, reason[:1].lower() + reason[1:])
+    for outcome in tried:
+        if outcome.status.startswith(NOT_APPLICABLE):
+            reason = outcome.status.removeprefix(NOT_APPLICABLE).rstrip(".")
+            raise _does_not_apply(outcome.method, reason[:1].lower() + reason[1:])
         raise CannotCertifyError(
-            f"The method {one.method!r} proves no epsilon of at most {MAX_EPSILON:g} at noise_multiplier = "
+            f"The method {outcome.method!r} proves no epsilon of at most {MAX_EPSILON:g} at noise_multiplier = "
             f"{noise_multiplier:g}, and larger ones leave the range of doubles; use more noise, a larger delta or "
             f"another method."
         )
@@ -186,18 +192,18 @@ def _does_not_apply(name: str, reason: str) -> UnsupportedError:
 
 
 def run_named(
-    one: Accountant,
+    accountant: Accountant,
     pair: DominatingPair,
     sides: Sequence[Side],
     settings: Settings,
     answer: Callable[[Bound], float],
 ) -> list[Outcome]:
     """One accountant on these sides, whatever it costs."""
-    return _run(one, pair, sides, settings, answer, float("inf"))
+    return _run(accountant, pair, sides, settings, answer, float("inf"))
 
 
 def _run(
-    one: Accountant,
+    accountant: Accountant,
     pair: DominatingPair,
     sides: Sequence[Side],
     settings: Settings,
@@ -207,23 +213,25 @@ def _run(
 ) -> list[Outcome]:
     """The outcomes of one accountant on sides that it bounds together, by the bounds that are known where there are."""
     started = monotonic()
-    cost = next((one.seconds(pair) for side in sides if one.why_not(pair, side) is None), 0.0)
+    cost = next((accountant.seconds(pair) for side in sides if accountant.why_not(pair, side) is None), 0.0)
     values: dict[Side, float | None] = dict.fromkeys(sides)
     past = f"{CUT_OFF}: the deadline passed; it takes about {cost:.2g} s"
     status, claim, needs = "ok", None, None
     bounds: Mapping[Side, Bound] = {}
-    reason = next((reason for side in sides if (reason := one.why_not(pair, side)) is not None), None)
+    reason = next((reason for side in sides if (reason := accountant.why_not(pair, side)) is not None), None)
     if reason is not None:
         status = f"{NOT_APPLICABLE}{reason}"
-    elif one.kind is Kind.DETERMINISTIC and cost > max(work, CHEAP):
+    elif accountant.kind is Kind.DETERMINISTIC and cost > max(work, CHEAP):
         status, needs = f"{LEFT_OUT}: it takes about {cost:.2g} s, more than is left of the planned work", cost
     elif cost > CHEAP and settings.deadline.remaining() <= 0.0:
         status, needs = past, cost
     else:
         try:
-            bounds = {side: found for side in sides if (found := (known or {}).get((one.name, side))) is not None}
+            bounds = {
+                side: found for side in sides if (found := (known or {}).get((accountant.name, side))) is not None
+            }
             if len(bounds) < len(sides):
-                bounds = one.bounds(pair, sides, settings)
+                bounds = accountant.bounds(pair, sides, settings)
             values.update({side: answer(found) for side, found in bounds.items()})
             claim = next((found.claim for found in bounds.values()), None)
         except BudgetExceededError:
@@ -234,7 +242,15 @@ def _run(
             status = f"{NOT_APPLICABLE}it needs more memory than there is"
     seconds = monotonic() - started
     outcome = Outcome(
-        one.name, Side.UPPER, one.kind, settings.confidence(one.kind), None, seconds, status, claim, needs
+        accountant.name,
+        Side.UPPER,
+        accountant.kind,
+        settings.confidence(accountant.kind),
+        None,
+        seconds,
+        status,
+        claim,
+        needs,
     )
     return [
         _with_value(replace(outcome, side=side, bound=None if value is None else bounds[side]), value, settings)
@@ -294,7 +310,10 @@ def settings_for(
 
 def _samples(pair: DominatingPair) -> bool:
     """Whether Monte Carlo can bound this pair from above."""
-    return any(one.kind is Kind.MONTE_CARLO and one.why_not(pair, Side.UPPER) is None for one in ACCOUNTANTS.values())
+    return any(
+        accountant.kind is Kind.MONTE_CARLO and accountant.why_not(pair, Side.UPPER) is None
+        for accountant in ACCOUNTANTS.values()
+    )
 
 
 def best(outcomes: Sequence[Outcome], side: Side) -> Outcome | None:

@@ -180,7 +180,7 @@ def _checked_numbers(
     Raises: VerificationError where a stated number is too small, BudgetExceededError when the deadline passes.
     """
     question, upper = certificate.question, certificate.bounds.upper
-    delta, implied = question.claimed(upper)[1], implied_bound(pair, question, end.method, upper, settings)
+    delta, implied = question.claimed(upper)[1], implied_bound(pair, question, end, upper, settings)
     bound, derived = implied, portable(attack_numbers(implied, delta))
     if not isinstance(certificate, Certificate):
         return derived

@@ -197,7 +197,7 @@ def working(
         check_registered(mechanism)
     if seconds is not None:
         with say_if_slow("preparing the numerical kernels (the first time on this machine, up to a minute)"):
-            from hockeystick.accountants.warm_up import warm_up
+            from hockeystick.accountants.registry import warm_up
 
             warm_up(mechanism, methods)
     deadline = Deadline(float("inf") if seconds is None else seconds)
@@ -294,8 +294,8 @@ def hints_of(
 
 def say_hints(hints: list[str]) -> None:
     """Report hints on stderr, one line each."""
-    for one in hints:
-        say(f"hint: {one}")
+    for hint in hints:
+        say(f"hint: {hint}")
 
 
 def claim_json(certificate: "CertificateBase", seconds: float) -> dict[str, Any]:
@@ -310,7 +310,7 @@ def claim_json(certificate: "CertificateBase", seconds: float) -> dict[str, Any]
         "confidence": content["confidence"],
         **_failure(certificate),
         **({} if certificate.generator is None else {"generator": certificate.generator.model_dump(mode="json")}),
-        **({"cut_off": [one.model_dump(mode="json") for one in certificate.cut_off]} if certificate.cut_off else {}),
+        **({"cut_off": [left.model_dump(mode="json") for left in certificate.cut_off]} if certificate.cut_off else {}),
         "seconds": round(seconds, 4),
     }
 

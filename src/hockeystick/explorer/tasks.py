@@ -4,7 +4,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
-from hockeystick.accountants.warm_up import warm_up
+from hockeystick.accountants.registry import warm_up
 from hockeystick.bounds import check_target
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certificate import Certificate, Statements

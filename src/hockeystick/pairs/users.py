@@ -100,8 +100,8 @@ def of_unit(mechanism: Mechanism, single: DominatingPair) -> DominatingPair:
         mechanism = mechanism.model_copy(update={"unit": Unit(kind="user", examples_per_user=examples)})
     copies = COPIES[sampler.kind](mechanism, single) if sampler.kind in COPIES and examples > 1 else None
     below = BELOW[sampler.kind](mechanism, single) if sampler.kind in BELOW and examples > 1 else None
-    if replaced and isinstance(mechanism.sampler, Deterministic):
-        below = opposed(mechanism, single)
+    if replaced and isinstance(sampler, Deterministic) and _share_a_batch(sampler, examples):
+        below = opposed(single, examples)
     return Users(
         noise_multiplier=mechanism.sigma,
         slack=single.slack,
@@ -118,30 +118,31 @@ def from_deterministic(mechanism: Mechanism, single: DominatingPair) -> KnownBat
 
     Where a batch is known to hold fewer examples than the user has, nothing attains that, and only the chain is left.
     """
-    if not _share_a_batch(mechanism):
+    examples = mechanism.unit.examples
+    if not _share_a_batch(require(mechanism.sampler, Deterministic), examples):
         return None
     return KnownBatches(
         noise_multiplier=mechanism.sigma,
-        sensitivity=mechanism.unit.examples * single.full_sensitivity,
+        sensitivity=examples * single.full_sensitivity,
         error=single.sensitivity_error + 1e-15,
     )
 
 
-def opposed(mechanism: Mechanism, single: DominatingPair) -> KnownBatches | None:
-    """Fixed batches where examples of gradient 1 are replaced by others of gradient -1: twice the shift."""
-    if not _share_a_batch(mechanism):
-        return None
+def opposed(single: DominatingPair, examples: int) -> KnownBatches:
+    """Fixed batches where examples of gradient 1, all in the same ones, are replaced by others of gradient -1.
+
+    The shift is twice that of examples that are zeroed out.
+    """
     return KnownBatches(
-        noise_multiplier=mechanism.sigma,
-        sensitivity=2.0 * mechanism.unit.examples * single.full_sensitivity,
+        noise_multiplier=single.noise_multiplier,
+        sensitivity=2.0 * examples * single.full_sensitivity,
         error=single.sensitivity_error + 1e-15,
     )
 
 
-def _share_a_batch(mechanism: Mechanism) -> bool:
-    """Whether all examples of a user fit in one batch, as far as its size is known."""
-    size = require(mechanism.sampler, Deterministic).batch_size
-    return size is None or mechanism.unit.examples <= size
+def _share_a_batch(sampler: Deterministic, examples: int) -> bool:
+    """Whether so many examples of a user fit in one batch, as far as its size is known."""
+    return sampler.batch_size is None or examples <= sampler.batch_size
 
 
 def from_poisson(
