@@ -117,16 +117,16 @@ def truncated_steps_law(pair: TruncatedSteps, side: Side, settings: Settings) ->
     """
     from hockeystick.laws.opposed import opposed_law
 
-    resolution, tick, found = settings.resolution, settings.deadline.tick, pair.crowding
+    resolution, tick, crowding = settings.resolution, settings.deadline.tick, pair.crowding
     if side is Side.LOWER:
-        step = _step_law(found.attained, pair.noise_multiplier, side, resolution)
+        step = _step_law(crowding.attained, pair.noise_multiplier, side, resolution)
         return power(step, pair.steps, resolution, tick=tick)
-    counts = np.arange(len(found.survivors), dtype=np.float64)
-    weights = np.array(found.survivors)
-    crowded = opposed_law(weights, 2.0 * counts, counts, pair.noise_multiplier, resolution, error=found.error)
+    counts = np.arange(len(crowding.survivors), dtype=np.float64)
+    weights = np.array(crowding.survivors)
+    crowded = opposed_law(weights, 2.0 * counts, counts, pair.noise_multiplier, resolution, error=crowding.error)
     roomy = _step_law(binomial_step(pair.examples, pair.sampling_prob, 1.0, 1), pair.noise_multiplier, side, resolution)
-    step = mix([roomy, crowded], [found.roomy, found.crowded], resolution)
-    step = replace(step, mass_error=step.mass_error + found.error)
+    step = mix([roomy, crowded], [crowding.roomy, crowding.crowded], resolution)
+    step = replace(step, mass_error=step.mass_error + crowding.error)
     return power(step, pair.steps, resolution, tick=tick)
 
 
@@ -182,7 +182,7 @@ def _step_law(step: MixtureStep, noise_multiplier: float, side: Side, resolution
 def _in_reach(laws_of: Callable[[Any, Side, Settings, Units], Sequence[Law]]) -> LawAnalysis:
     """The laws in ordinary units, or in far ones where ordinary ones cut off what the smallest delta depends on.
 
-    Either are laws of the asked side; which they are decides about their accuracy alone.
+    Both are laws of the asked side, so the choice changes nothing but their accuracy.
     """
 
     def laws(pair: Any, side: Side, settings: Settings) -> Sequence[Law]:
@@ -201,11 +201,13 @@ def _cut_off(law: Law) -> float:
     return law.p_inf + float(law.mass[law.support * MAX_RATIO < 1.0].sum())
 
 
-def _single(law_of: Callable[[Any, Side, Settings, Units], Law]) -> LawAnalysis:
+def _alone_in_reach(law_of: Callable[[Any, Side, Settings, Units], Law]) -> LawAnalysis:
+    """The analysis of pairs with one law, in the units that serve it."""
     return _in_reach(lambda pair, side, settings, units: [law_of(pair, side, settings, units)])
 
 
-def _one(law_of: Callable[[Any, Side, Settings], Law]) -> LawAnalysis:
+def _alone(law_of: Callable[[Any, Side, Settings], Law]) -> LawAnalysis:
+    """The analysis of pairs with one law."""
     return lambda pair, side, settings: [law_of(pair, side, settings)]
 
 
@@ -327,13 +329,13 @@ def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Map
     return _by_transforms(told, Rough(moments, moments), law, side, smallest, visits)
 
 
-def _of(laws: LawAnalysis) -> Analysis:
+def _worst_of(laws: LawAnalysis) -> Analysis:
     """The largest profile of any of the laws."""
     return lambda pair, side, settings: law_profiles(*laws(pair, side, settings))
 
 
-_steps_law = _single(independent_steps_law)
-_epochs_law = _single(averaged_steps_law)
+_steps_law = _alone_in_reach(independent_steps_law)
+_epochs_law = _alone_in_reach(averaged_steps_law)
 
 
 def _group_laws(pair: SubsetMixture, side: Side, settings: Settings, units: Units) -> Sequence[Law]:
@@ -392,20 +394,20 @@ ACCOUNTANT = Accountant(
     analyses={
         IndependentSteps: _steps_profiles,
         AveragedSteps: _epochs_profiles,
-        MixtureSteps: _of(_one(mixture_steps_law)),
-        PlacedCopies: _of(_one(placed_copies_law)),
-        SecretGroups: _of(_single(secret_groups_law)),
-        SubsetMixture: _of(_subset_laws),
-        TruncatedSteps: _of(_one(truncated_steps_law)),
-        **deletion.analyses(_of(_subset_laws)),
+        MixtureSteps: _worst_of(_alone(mixture_steps_law)),
+        PlacedCopies: _worst_of(_alone(placed_copies_law)),
+        SecretGroups: _worst_of(_alone_in_reach(secret_groups_law)),
+        SubsetMixture: _worst_of(_subset_laws),
+        TruncatedSteps: _worst_of(_alone(truncated_steps_law)),
+        **deletion.analyses(_worst_of(_subset_laws)),
     },
     laws={
         IndependentSteps: _steps_law,
         AveragedSteps: _epochs_law,
-        MixtureSteps: _one(mixture_steps_law),
-        SecretGroups: _single(secret_groups_law),
+        MixtureSteps: _alone(mixture_steps_law),
+        SecretGroups: _alone_in_reach(secret_groups_law),
         SubsetMixture: _single_laws,
-        TruncatedSteps: _one(truncated_steps_law),
+        TruncatedSteps: _alone(truncated_steps_law),
         **deletion.laws(_single_laws),
     },
     refusal=deletion.refusal(_refusal),

@@ -165,7 +165,7 @@ class Addendum(Spec):
     @property
     def refuted(self) -> bool:
         """Whether any audit contradicts the certificate."""
-        return any(one.verdict.refuted for one in self.evidence)
+        return any(part.verdict.refuted for part in self.evidence)
 
     def sealed(self) -> Self:
         """The same addendum with its digest filled in."""
@@ -201,7 +201,7 @@ class Addendum(Spec):
             raise VerificationError("The addendum was altered: its digest does not match its content.")
         if self.checks != _checks(self.certificate, self.evidence):
             raise VerificationError("The 'checks' field does not follow from the evidence.")
-        if self.level != sum(one.level for one in self.evidence):
+        if self.level != sum(part.level for part in self.evidence):
             raise VerificationError("The 'level' field does not follow from the evidence.")
 
     def verify(self, *, deadline: Deadline | None = None) -> Self:
@@ -218,9 +218,9 @@ class Addendum(Spec):
         deadline = Deadline(DEFAULT_BUDGET) if deadline is None else deadline
         self._check_digests()
         verify_certificate(self.certificate, deadline=deadline)
-        for place, one in enumerate(self.evidence):
+        for place, part in enumerate(self.evidence):
             try:
-                found = one.again(self.certificate, deadline)
+                again = part.again(self.certificate, deadline)
             except BudgetExceededError:
                 raise
             except HockeystickError as error:
@@ -229,9 +229,9 @@ class Addendum(Spec):
                 raise BudgetExceededError(
                     "The time budget is over before the addendum is derived again; allow more seconds."
                 )
-            if not _same(one.verdict.model_dump(mode="json"), found.model_dump(mode="json")):
+            if not _same(part.verdict.model_dump(mode="json"), again.model_dump(mode="json")):
                 raise VerificationError(
-                    f"The 'evidence.{place}.verdict' field does not follow from its seed {one.seed} with hockeystick "
+                    f"The 'evidence.{place}.verdict' field does not follow from its seed {part.seed} with hockeystick "
                     f"{__version__}; the addendum is of version {self.hockeystick_version}."
                 )
         return self
@@ -248,9 +248,9 @@ class Addendum(Spec):
             known = check.outcome.value.replace("_", " ") + by
             lines.append(f"  {known:32}  {check.assumption}: {_one_line(check.text)}")
         lines.append("  An assumption that passed is not proved: the audits below found nothing against it.")
-        for one in self.evidence:
-            lines += [f"  evidence: {LOOKED_AT[one.audit]} (seed {one.seed})"]
-            lines += [f"    {line}" for line in str(one.verdict).splitlines()]
+        for part in self.evidence:
+            lines += [f"  evidence: {LOOKED_AT[part.audit]} (seed {part.seed})"]
+            lines += [f"    {line}" for line in str(part.verdict).splitlines()]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -311,15 +311,16 @@ def addendum(
             level=share,
             seed=chosen,
         )
-        one = Evidence(
-            audit=part,
-            seed=chosen,
-            level=share,
-            samples=samples if part == "mechanism" else None,
-            num_examples=size if part == "sampler" else None,
-            verdict=verdict,
+        evidence.append(
+            Evidence(
+                audit=part,
+                seed=chosen,
+                level=share,
+                samples=samples if part == "mechanism" else None,
+                num_examples=size if part == "sampler" else None,
+                verdict=verdict,
+            )
         )
-        evidence.append(one)
     if canaries is not None:
         verdict = canaries.verdict(certificate, level=share)
         evidence.append(Evidence(audit="canaries", seed=canaries.seed, level=share, canaries=canaries, verdict=verdict))
@@ -335,7 +336,7 @@ def _sealed(certificate: Certificate, evidence: tuple[Evidence, ...]) -> Addendu
     """The addendum that follows from the evidence."""
     return Addendum(
         hockeystick_version=__version__,
-        level=sum(one.level for one in evidence),
+        level=sum(part.level for part in evidence),
         checks=_checks(certificate, evidence),
         evidence=evidence,
         certificate=certificate,
@@ -349,14 +350,14 @@ def _checks(certificate: Certificate, evidence: Sequence[Evidence]) -> tuple[Che
         )
     found = []
     for assumption in certificate.assumptions:
-        tests = [one for one in evidence if one.audit in TESTS.get(assumption.name, ())]
-        if any(one.verdict.refuted for one in tests):
+        tests = [test for test in evidence if test.audit in TESTS.get(assumption.name, ())]
+        if any(test.verdict.refuted for test in tests):
             outcome = Outcome.REFUTED
         elif tests:
             outcome = Outcome.PASSED
         else:
             outcome = Outcome.HOLDS if assumption.status is Status.HOLDS else Outcome.NOT_TESTED
-        by = tuple(one.audit for one in tests)
+        by = tuple(test.audit for test in tests)
         found.append(Check(assumption=assumption.name, outcome=outcome, by=by, text=assumption.text))
     return tuple(found)
 

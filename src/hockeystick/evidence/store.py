@@ -257,12 +257,13 @@ class EvidenceStore(Ledger):
                     for row in matrices.all_rows(other._connection):
                         other._strategy(row)
                         matrices.keep(self._connection, row)
-                    for one in other.runs():
-                        self._keep_run((one.key, one.content, one.label, one.created_at, one.code_version))
-                        run = _known(one)
-                        for stream in other._streams(one.key):
-                            chunk = other._possible(run, one.key, stream)
-                            added += chunk is not None and self._keep_chunk(one.key, chunk, f"the {other._name}")
+                    for summary in other.runs():
+                        described = summary.key, summary.content, summary.label, summary.created_at
+                        self._keep_run((*described, summary.code_version))
+                        run = _known(summary)
+                        for stream in other._streams(summary.key):
+                            chunk = other._possible(run, summary.key, stream)
+                            added += chunk is not None and self._keep_chunk(summary.key, chunk, f"the {other._name}")
         return added
 
     def prune(self, *, drop: Iterable[str] | None = None, keep: Iterable[str] | None = None) -> list[RunSummary]:
@@ -276,9 +277,9 @@ class EvidenceStore(Ledger):
             raise InvalidInputError("Exactly one of 'drop' and 'keep' must be given.")
         kept, dropped = set(keep or ()), set(drop or ())
         with self._transaction():
-            gone = [one for one in self.runs() if (one.key in dropped if keep is None else one.key not in kept)]
-            for one in gone:
-                self._connection.execute("DELETE FROM runs WHERE key = ?", (one.key,))
+            gone = [run for run in self.runs() if (run.key in dropped if keep is None else run.key not in kept)]
+            for run in gone:
+                self._connection.execute("DELETE FROM runs WHERE key = ?", (run.key,))
         with _our_words(self._name):
             self._connection.execute("VACUUM")
         return gone
@@ -305,7 +306,7 @@ class EvidenceStore(Ledger):
             run = _known(summary)
             for stream in self._streams(summary.key):
                 counted += self._possible(run, summary.key, stream) is not None
-        gaps = {one.key: one.prefix for one in summaries if one.prefix < one.chunks}
+        gaps = {summary.key: summary.prefix for summary in summaries if summary.prefix < summary.chunks}
         return Health(runs=len(summaries), chunks=counted, gaps=gaps)
 
     def _keep_run(self, described: Row) -> None:

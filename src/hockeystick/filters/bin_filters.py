@@ -175,20 +175,20 @@ def summaries_of(shifts: Shifts, count: int) -> Summaries:
 def fitted(shifts: Shifts, most_work: float, size: int) -> tuple[Summaries, float]:
     """The summaries, one to three, that lose least when the lattice is as fine as the work allows; and its spacing."""
     visible = float(np.median((shifts.own * shifts.own).sum(axis=1)))
-    best, found, chosen = np.inf, None, COARSEST
+    least, kept, kept_spacing = np.inf, None, COARSEST
     for count in range(1, min(MOST_COUNT, max(shifts.own.shape[1] - 1, 1)) + 1):
         summaries = summaries_of(shifts, count)
         finest = min(max(FINEST, np.sqrt(24.0 * visible * NEGLIGIBLE / count)), COARSEST)
         spacings = (float(g) for g in np.geomspace(finest, COARSEST, 60))
         spacing = next((g for g in spacings if work_of(shifts, summaries, g, size) <= most_work), None)
-        if spacing is None and found is not None:
+        if spacing is None and kept is not None:
             break
         spacing = COARSEST if spacing is None else spacing
         loss = float((1.0 - summaries.known).mean()) + COMMON * count * spacing**2 / (24.0 * visible)
-        if loss < best:
-            best, found, chosen = loss, summaries, spacing
-    assert found is not None
-    return found, chosen
+        if loss < least:
+            least, kept, kept_spacing = loss, summaries, spacing
+    assert kept is not None
+    return kept, kept_spacing
 
 
 def work_of(shifts: Shifts, summaries: Summaries, spacing: float, size: int) -> float:
@@ -242,6 +242,7 @@ def sum_laws(
     share = LEFT_OUT * smallest_delta / bins
     for row in range(bins - 1, -1, -1):
         deadline.tick()
+        # A bin enters at the last row that it shifts, the first of its rows that is read.
         entering = [i for i in range(row, max(row - bands, -1), -1) if i not in reading]
         origin = np.concatenate([np.arange(laws.shape[0]), np.zeros(len(entering), dtype=np.int64)])
         begins = np.concatenate([np.ones(laws.shape[0]), np.full(len(entering), 1.0 / bins)])
@@ -253,6 +254,7 @@ def sum_laws(
         moved += [cell_masses(edges, float(shifts.own[i, row - i])) for i in reading]
         error = max(error, wrong, *(part for _, part in moved))
         masses = np.stack([plain, plain, *(mass for mass, _ in moved)])
+        # The bin whose own row this is has all of its rows read now; at the first row, so have those that wrap around.
         own = 2 + groups + reading.index(row)
         totals = laws.sum(axis=2)[origin] * begins[:, None]
         judged = [own] if row > 0 else [own, *range(2, 2 + groups)]
@@ -263,6 +265,7 @@ def sum_laws(
         weights[0] = 1.0 - begun / bins
         place, points = _kept(moves, weights[:, None] * totals, masses, lowest, highest, share)
         moves, starts = moves.to(place, points.shape[0])
+        # It leaves those that are being read: to the bins that are done, or to its group, which shifts the first rows.
         into = np.arange(origin.size)
         into[own] = 1 if shifts.group[row] < 0 else 2 + shifts.group[row]
         into[own + 1 :] -= 1
@@ -296,8 +299,8 @@ def _moves(
     least[1:] = -most[1:]
     lowest = np.floor(np.clip(after.min(axis=0) + gained.min(axis=0) + 0.5, least, most))
     highest = np.floor(np.clip(after.max(axis=0) + gained.max(axis=0) + 0.5, least, most))
-    found = following(after, gained, lowest, highest, told, share, Units(fraction, EXACT, PACE, lattice.size))
-    return Moves(*found), lowest, highest
+    units = Units(fraction, EXACT, PACE, lattice.size)
+    return Moves(*following(after, gained, lowest, highest, told, share, units)), lowest, highest
 
 
 def _kept(
@@ -309,11 +312,11 @@ def _kept(
     """
     spans = (highest - lowest + 1.0).astype(np.int64)
     below = np.concatenate([np.zeros((masses.shape[0], 1)), np.cumsum(masses, axis=1)], axis=1)
-    found = chances(moves.sources, moves.first, moves.end, moves.targets, totals, below, int(np.prod(spans)))
+    likely = chances(moves.sources, moves.first, moves.end, moves.targets, totals, below, int(np.prod(spans)))
     reached = np.unique(moves.targets)
-    order = reached[np.argsort(found[reached], kind="stable")]
-    rare = max(int(np.searchsorted(np.cumsum(found[order]), share)), order.size - MOST_SUMMARIES)
+    order = reached[np.argsort(likely[reached], kind="stable")]
+    rare = max(int(np.searchsorted(np.cumsum(likely[order]), share)), order.size - MOST_SUMMARIES)
     kept = np.sort(order[rare:])
-    place = np.full(found.size, -1, dtype=np.int64)
+    place = np.full(likely.size, -1, dtype=np.int64)
     place[kept] = np.arange(kept.size)
     return place, np.stack(np.unravel_index(kept, spans), axis=1) + lowest.astype(np.int64)

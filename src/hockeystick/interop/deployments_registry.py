@@ -63,8 +63,8 @@ def registry_entry(certificate: CertificateBase, record: "RunRecord | None" = No
         "deployment_model": {
             "model_name": "Central",
             "actors": " ".join(
-                f"{one.who.capitalize()} ({'trusted' if one.trusted else 'not trusted'}) sees {one.sees}."
-                for one in certificate.actors
+                f"{actor.who.capitalize()} ({'trusted' if actor.trusted else 'not trusted'}) sees {actor.sees}."
+                for actor in certificate.actors
             ),
             "release_type": "Many releases" if steps > 1 else "One release",
             "release_type_details": certificate.released,

@@ -231,6 +231,7 @@ def add_ring(
         start, mass = windows.draws[s], masses[s]
         room = largest - mass
         free = every[: windows.counts[room]]
+        # From the seam backwards: the states of the bins from j on, given what the first bins hold.
         after[bins, : free.size, : room + 1] = 0.0
         after[bins, 0, 0] = 1.0
         for j in range(bins - 1, wanted[0], -1):
@@ -238,6 +239,7 @@ def add_ring(
             if near:
                 _towards_start(start, j, room, kinds, powers, ahead)
             _advance(after[j + 1], after[j], Reach(free, free, 0, room), windows, weights[back[j]], ahead, near)
+        # From the first bins onwards: the states before each bin, joined at a wanted one with those after it.
         places[0], size = s, 1
         old[s] = 0.0
         old[s, mass] = _weight_within(start, kinds, factors)

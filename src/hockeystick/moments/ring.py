@@ -279,7 +279,7 @@ def _weights(factors: Factors) -> tuple[list[Pairs], list[Pairs]]:
     before = factors.ahead[(np.arange(rows)[:, None] - after) % rows, after]
     powers = [kernels.powers_of(row, largest) for row in before]
     diagonal = np.ascontiguousarray(factors.ahead[:, 0])
-    return powers, [kernels.own_weights(one) for one in kernels.powers_of(diagonal, largest)]
+    return powers, [kernels.own_weights(own) for own in kernels.powers_of(diagonal, largest)]
 
 
 def clusters_by_draws(factors: Factors, deadline: Deadline) -> Pairs:

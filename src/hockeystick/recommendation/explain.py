@@ -44,35 +44,34 @@ def error_interval(search_epsilon: float, delta: float, choice: Choice) -> tuple
 
 
 def _why(best: Choice, ranked: Sequence[Choice]) -> Iterator[str]:
-    plain = next((one for one in ranked if isinstance(one.candidate.plan.strategy, Identity)), None)
-    if plain is None or plain is best:
-        others = [one for one in ranked if not isinstance(one.candidate.plan.strategy, Identity)]
-        if plain is best and others:
-            yield (
-                f"Independent noise is recommended: the best correlated noise ({others[0].candidate.name}) has "
-                f"{_percent(others[0].error / best.error)} error{_about(others[0])}."
-            )
+    independent = next((choice for choice in ranked if _is_independent(choice)), None)
+    correlated = next((choice for choice in ranked if not _is_independent(choice)), None)
+    if independent is best and correlated is not None:
+        yield (
+            f"Independent noise is recommended: the best correlated noise ({correlated.candidate.name}) has "
+            f"{_percent(correlated.error / best.error)} error{_about(correlated)}."
+        )
+    if independent is None or independent is best:
         return
     yield (
-        f"The best has {_percent(best.error / plain.error)} error than independent noise ({plain.candidate.name})"
-        f"{_about(plain)}. It needs {best.noise_multiplier / plain.noise_multiplier:.3g} times the noise per step, but "
+        f"The best has {_percent(best.error / independent.error)} error than independent noise "
+        f"({independent.candidate.name}){_about(independent)}. It needs "
+        f"{best.noise_multiplier / independent.noise_multiplier:.3g} times the noise per step, but "
         f"later steps cancel most of it."
     )
 
 
 def _runner_up(best: Choice, ranked: Sequence[Choice]) -> Iterator[str]:
-    own = next((one for one in ranked if one.candidate.own), None)
+    own = next((choice for choice in ranked if choice.candidate.own), None)
     if own is not None and own is not best:
         yield f"The plan as it is ({own.candidate.name}) has {_percent(own.error / best.error)} error{_about(own)}."
-    other = [
-        one
-        for one in ranked
-        if _kinds(one) != _kinds(best)
-        and not one.candidate.own
-        and not isinstance(one.candidate.plan.strategy, Identity)
+    others = [
+        choice
+        for choice in ranked
+        if _kinds(choice) != _kinds(best) and not choice.candidate.own and not _is_independent(choice)
     ]
-    if other:
-        second = min(other, key=lambda one: one.error)
+    if others:
+        second = min(others, key=lambda choice: choice.error)
         yield (
             f"The best choice of another kind ({second.candidate.name}) has {_percent(second.error / best.error)} error"
             f"{_about(second)}."
@@ -80,17 +79,17 @@ def _runner_up(best: Choice, ranked: Sequence[Choice]) -> Iterator[str]:
 
 
 def _memory(search: Search, best: Choice) -> Iterator[str]:
-    """The least error for fewer rows, and whether a limit cost something."""
+    """The least error for a half and a quarter of the rows, and what a limit on memory costs."""
     if best.rows == 0:
         return
     least = best.error
     frontier = []
     for rows in (best.rows // 2, best.rows // 4):
-        allowed = [one for one in search.choices.values() if one.rows <= rows]
+        allowed = [choice for choice in search.choices.values() if choice.rows <= rows]
         if allowed:
-            one = min(allowed, key=lambda one: one.error)
-            change = _percent(one.error / least)
-            frontier.append(f" With {one.rows} rows, {one.candidate.name} has {change} error{_about(one)}.")
+            other = min(allowed, key=lambda choice: choice.error)
+            change = _percent(other.error / least)
+            frontier.append(f" With {other.rows} rows, {other.candidate.name} has {change} error{_about(other)}.")
     frontier = list(dict.fromkeys(frontier))
     limits = search.asked.limits
     size = ""
@@ -107,7 +106,10 @@ def _memory(search: Search, best: Choice) -> Iterator[str]:
 
 
 def _epochs(search: Search, best: Choice) -> Iterator[str]:
-    """The same candidate for twice as many steps: the error against the distance that training covers."""
+    """The same candidate for twice as many steps: noise adds up over steps, and so does progress.
+
+    The error of the weights is therefore divided by the number of steps.
+    """
     plan = best.candidate.plan
     strategy = plan.strategy
     if isinstance(strategy, ColumnNormalizedBanded) and plan.numbers().steps * strategy.bands**2 > SOON_OPTIMISED:
@@ -119,16 +121,20 @@ def _epochs(search: Search, best: Choice) -> Iterator[str]:
         }
     )
     longer = Candidate(plan.model_copy(update={"data": data}))
-    other = Search(search.asked)
-    if other.error(longer) == float("inf"):
+    again = Search(search.asked)
+    if again.error(longer) == float("inf"):
         return
-    twice = other.choices[longer.plan]
-    share = twice.error / twice.candidate.plan.numbers().steps * plan.numbers().steps
-    now = best.unit_error * best.estimate.noise_multiplier / best.expected_batch
+    twice = again.choices[longer.plan]
+    then = twice.error / twice.candidate.plan.numbers().steps
+    now = best.unit_error * best.estimate.noise_multiplier / best.expected_batch / plan.numbers().steps
     yield (
         f"Twice as many steps would need {_percent(twice.noise_multiplier / best.estimate.noise_multiplier)} noise "
-        f"(estimated); the error of the weights, divided by the number of steps, would be {_percent(share / now)}."
+        f"(estimated); the error of the weights, divided by the number of steps, would be {_percent(then / now)}."
     )
+
+
+def _is_independent(choice: Choice) -> bool:
+    return isinstance(choice.candidate.plan.strategy, Identity)
 
 
 def _kinds(choice: Choice) -> tuple[str, str]:
@@ -136,6 +142,7 @@ def _kinds(choice: Choice) -> tuple[str, str]:
 
 
 def _about(choice: Choice) -> str:
+    """What follows a number of a choice that is not certified."""
     return "" if choice.certified else " (estimated)"
 
 

@@ -173,7 +173,7 @@ class Search:
 
     def ranked(self) -> list[Choice]:
         """All choices, the least error first."""
-        return sorted(self.choices.values(), key=lambda one: one.error)
+        return sorted(self.choices.values(), key=lambda choice: choice.error)
 
     @cached_property
     def without_memory_limit(self) -> Choice:
@@ -271,7 +271,7 @@ class Search:
 
     def _last_resort(self, deadline: Deadline) -> Choice | None:
         """What to calibrate where no other choice may be the best: a matrix that takes seconds to optimise."""
-        best = min(self.choices.values(), key=lambda one: one.error)
+        best = min(self.choices.values(), key=lambda choice: choice.error)
         if not isinstance(best.candidate.plan.strategy, BandedToeplitz):
             return None
         candidate = normalised(self.asked.plan, self.asked.limits, best.candidate.plan.strategy.bands)
@@ -283,9 +283,9 @@ class Search:
 
     def quick(self, calibrating: "Calibrating") -> Iterator[Choice]:
         """A rough calibration, without samples, of the best of the candidates for which it takes about a second."""
-        quick = [one for one in self.choices.values() if one.estimate.room <= EXACT]
+        quick = [choice for choice in self.choices.values() if choice.estimate.room <= EXACT]
         if quick:
-            choice = min(quick, key=lambda one: one.estimated_error)
+            choice = min(quick, key=lambda choice: choice.estimated_error)
             if (choice.candidate.plan, True) in self._taken:
                 return
             calibrating.calibrate_here(choice.candidate, choice.estimate.noise_multiplier)
@@ -333,13 +333,13 @@ class Search:
         """Begin the next calibration, and as many of those after it as there are free workers beside this process."""
         assumed: dict[Plan, float] = {}
         while not assumed or (calibrating.beside and not calibrating.full):
-            one = self._next(assumed)
-            if one is None:
+            choice = self._next(assumed)
+            if choice is None:
                 return
-            near = one.estimate.noise_multiplier if self._is_rough(one, calibrating) else None
-            calibrating.begin(one.candidate, near, one.certificate if one.estimate.room > EXACT else None)
-            ratios = self._ratios(one, assumed) or [1.0]
-            assumed[one.candidate.plan] = one.estimate.noise_multiplier * sum(ratios) / len(ratios)
+            near = choice.estimate.noise_multiplier if self._is_rough(choice, calibrating) else None
+            calibrating.begin(choice.candidate, near, choice.certificate if choice.estimate.room > EXACT else None)
+            ratios = self._ratios(choice, assumed) or [1.0]
+            assumed[choice.candidate.plan] = choice.estimate.noise_multiplier * sum(ratios) / len(ratios)
 
     def error(self, candidate: Candidate) -> float:
         """The estimated error of a candidate, which becomes a choice; infinite where it cannot be run."""
@@ -387,8 +387,8 @@ class Search:
             here, best = following, errors[following]
 
     def _at(self, family: Family, point: tuple[int, ...]) -> float:
-        one = family.at(point)
-        return inf if one is None else self.error(one)
+        candidate = family.at(point)
+        return inf if candidate is None else self.error(candidate)
 
     def _next(self, assumed: Mapping[Plan, float] | None = None) -> Choice | None:
         """The choice to calibrate next: the least estimate that may still be the best; None when none may be.
@@ -397,35 +397,38 @@ class Search:
             assumed: noise multipliers of plans that are taken to be calibrated too.
         """
         assumed = assumed or {}
-        known = [one.unit_error * noise / one.expected_batch for one, noise in self._known(assumed)]
+        known = [choice.unit_error * noise / choice.expected_batch for choice, noise in self._known(assumed)]
         best = min(known, default=inf)
 
-        def hoped(one: Choice) -> tuple[float, float]:
+        def hoped(choice: Choice) -> tuple[float, float]:
             """Its error as learned from those of its kind, and the least that it may be."""
-            if one.certified:
-                return one.error, one.error * (1.0 - ROUGH)
-            ratios = self._ratios(one, assumed)
-            likely = one.error * (sum(ratios) / len(ratios) if ratios else 1.0)
-            return likely, likely * (1.0 - one.estimate.room * (LEARNED if ratios else 1.0))
+            if choice.certified:
+                return choice.error, choice.error * (1.0 - ROUGH)
+            ratios = self._ratios(choice, assumed)
+            likely = choice.error * (sum(ratios) / len(ratios) if ratios else 1.0)
+            return likely, likely * (1.0 - choice.estimate.room * (LEARNED if ratios else 1.0))
 
         tried = self._tried | set(assumed)
         left = [
-            one
-            for plan, one in self.choices.items()
-            if (one.rough or not one.certified) and plan not in assumed and (plan in tried or len(tried) < self._most)
+            choice
+            for plan, choice in self.choices.items()
+            if (choice.rough or not choice.certified)
+            and plan not in assumed
+            and (plan in tried or len(tried) < self._most)
         ]
-        return min((one for one in left if hoped(one)[1] < best), key=lambda one: hoped(one)[0], default=None)
+        promising = [choice for choice in left if hoped(choice)[1] < best]
+        return min(promising, key=lambda choice: hoped(choice)[0], default=None)
 
     def _known(self, assumed: Mapping[Plan, float]) -> list[tuple[Choice, float]]:
         """The choices that are calibrated, or taken to be, with their noise multipliers."""
-        certified = [(one, one.noise_multiplier) for one in self.choices.values() if one.certified]
+        certified = [(choice, choice.noise_multiplier) for choice in self.choices.values() if choice.certified]
         return certified + [(self.choices[plan], noise) for plan, noise in assumed.items()]
 
     def _ratios(self, choice: Choice, assumed: Mapping[Plan, float]) -> list[float]:
         """Noise over its estimate, for the known choices that were estimated in the same way."""
         how = choice.estimate.how
-        known = [(one.estimate, noise) for one, noise in self._known(assumed) if one.estimate.how == how]
-        return [noise / found.noise_multiplier for found, noise in known]
+        known = [(choice.estimate, noise) for choice, noise in self._known(assumed) if choice.estimate.how == how]
+        return [noise / estimated.noise_multiplier for estimated, noise in known]
 
 
 def of_plan(

@@ -104,10 +104,13 @@ def window_sums(
         most = max(most, counts[s])
     found = np.empty((2, rows))
     a, b, places = tables[kinds[0], 0], tables[kinds[0], 1], first[0]
+    # The windows of a state lead to states that follow each other, and show places that follow each other in a table:
+    # the mean over them is one inner product.
     if bins == 1:
         for s in range(rows):
             found[0, s], found[1, s] = complex_dot(reals, imaginaries, a, b, begins[s], places[s], counts[s])
         return found
+    # With several bins in the group, what all but the first of them add is multiplied in before.
     x, y = np.zeros(most + LANES), np.zeros(most + LANES)
     for s in range(rows):
         n, begin = counts[s], begins[s]
@@ -180,7 +183,7 @@ def window_means(
 def factor_of(before: Array, after: Array, weights: Array) -> tuple[float, float, float]:
     """The complex factor that best explains ``after`` by ``before``, of shape (2, S), and the norm of the rest."""
     size = real = imaginary = 0.0
-    for s in range(weights.size):
+    for s in range(weights.size):  # least squares: <before, after> / <before, before>
         a, b, c, d, w = before[0, s], before[1, s], after[0, s], after[1, s], weights[s]
         size += w * (a * a + b * b)
         real += w * (c * a + d * b)

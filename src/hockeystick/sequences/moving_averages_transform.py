@@ -74,11 +74,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Places between which the transform of white noise is interpolated, on a log scale as far apart as each other.
+    """Equidistant places on a log scale, between which the transform of white noise is interpolated.
 
     Attributes:
         noise: the white noise.
-        distance: of nodes on the log scale: ``wide`` places of bins are ``stride`` nodes apart.
+        deviation: its standard deviation.
+        wide, stride: so many places of bins are as far apart as so many nodes; one of the two is 1.
+        distance: of neighbouring nodes, on the log scale.
         scales: the mean of what a bin adds, at each node.
         lowest: the number of the first node, as node 0 is where ``log(bins scale)`` is 0.
     """
@@ -102,7 +104,10 @@ class Nodes:
         return cls(Noise.of(deviation), deviation, wide, stride, lowest, distance, scales)
 
     def between(self, first: float) -> tuple[NDArray[np.int64], Array]:
-        """Which nodes serve places of a bin from ``first`` on, and what each counts; for one place of each phase."""
+        """The first node that serves each of ``wide`` places of a bin from ``first`` on, and Lagrange's weights of all.
+
+        Later places have the same weights again: ``wide`` of them further on the nodes lie alike.
+        """
         at = first * self.stride / self.wide + np.arange(self.wide) * (self.stride / self.wide)
         below = np.floor(at).astype(np.int64)
         apart = np.arange(NODES) - (NODES // 2 - 1)
@@ -127,7 +132,14 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of bins: which nodes its places lie between."""
+    """Bins with the same white noise, the same variance and the same weight of the newest innovation.
+
+    Attributes:
+        nodes: the number of the :class:`Nodes` for its white noise.
+        newest: the weight of the newest innovation.
+        columns: of its table: places that are ``newest`` apart follow each other in a row of so many.
+        starts, factors: what :meth:`Nodes.between` says for its places.
+    """
 
     nodes: int
     newest: int
@@ -217,7 +229,7 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
         for _ in range(group.length):
             deadline.tick()
             values = window_means(*steps, values, scales, group.kinds, group.first)
-    total, mean = (float(one) for one in values @ windows.start)
+    total, mean = (float(part) for part in values @ windows.start)
     step = chain.unit * windows.spacing
     nodes, between = [], []
     levels, level_of = np.unique(kinds[:, 0], return_inverse=True)
@@ -241,7 +253,7 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
 
 def _tilted_mass(given: Prepared) -> float:
     """The least chance, over all bins, that the windows which see an innovation of a bin are kept given its tilt."""
-    windows, found = given.windows, 1.0
+    windows, least = given.windows, 1.0
     steps = (windows.begins, windows.counts, windows.chances)
     for group in given.groups:
         for kind, first in zip(group.kinds, group.first, strict=True):
@@ -251,13 +263,14 @@ def _tilted_mass(given: Prepared) -> float:
                 values = window_means(*steps, values, given.scales, np.array([kind])[own], first[None][own])
                 if own.stop:
                     values = np.vstack([given.chain.bins * values[1], np.zeros(windows.start.size)])
-            found = min(found, float(values[0] @ windows.start))
-    return found
+            least = min(least, float(values[0] @ windows.start))
+    return least
 
 
-def _alike(chain: MovingAverages, one: slice, other: slice) -> bool:
-    return np.array_equal(chain.weights[one], chain.weights[other]) and np.array_equal(
-        chain.whites[one], chain.whites[other]
+def _alike(chain: MovingAverages, group: slice, other: slice) -> bool:
+    """Whether the bins of two groups have the same weights and white noise."""
+    return np.array_equal(chain.weights[group], chain.weights[other]) and np.array_equal(
+        chain.whites[group], chain.whites[other]
     )
 
 
@@ -270,10 +283,10 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
     tolerance = np.clip(ERROR_SHARE * delta / (count * use), LEAST_ERROR, MOST_ERROR)
 
     def tables(first: int, many: int) -> Iterator[Array]:
-        """The tables of all kinds at so many frequencies from this one on, one after the other, in the same place."""
+        """The tables of all kinds at ``many`` frequencies from ``first`` on; each overwrites the one before it."""
         numbers = 2 * sum(nodes.scales.size for nodes in given.nodes)
         together = max(min(TOGETHER, MOST_HELD // numbers), 1)
-        one = np.zeros((len(given.kinds), 2, given.scales.shape[1]))
+        current = np.zeros((len(given.kinds), 2, given.scales.shape[1]))
         natural = np.empty((2, given.places))
         for begin in range(first, first + many, together):
             held = []
@@ -282,19 +295,20 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
                 paces = np.array([begin * pace, pace, min(together, first + many - begin)])
                 held.append(noise_table(nodes.scales, nodes.noise.nodes, nodes.noise.weights, damping, paces))
             for f in range(min(together, first + many - begin)):
-                for kind, table in zip(given.kinds, one, strict=True):
+                for kind, table in zip(given.kinds, current, strict=True):
                     stride = given.nodes[kind.nodes].stride
                     served = (held[kind.nodes][f], stride, kind.starts, kind.factors, kind.newest, kind.columns)
                     place_table(*served, natural, table)
-                yield one
+                yield current
 
-    found, error = np.zeros(count, complex), np.zeros(count)
+    values, error = np.zeros(count, complex), np.zeros(count)
     summed = _traced if chain.ring else _summed
 
     def error_at(f: int) -> float:
         return summed(given, next(tables(f, 1)), float(tolerance[f]), deadline)[1]
 
-    # the error of all frequencies from one on, as often as it counts there, falls: the first that may be cut off
+    # Sizes of the transform fall with the frequency, so the first frequency from which all may be left out is found by
+    # bisection: what all of them can change together is their size there times how much they count.
     beyond, used, least = np.cumsum(use[::-1])[::-1], count, 0
     while used - least > AT_ONCE:
         deadline.tick()
@@ -307,9 +321,9 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
     vain = chain.ring and _vain(error_at, use[:used], delta)
     if vain:
         error[:] = LARGEST
-    for f, one in enumerate(tables(0, 0 if vain else used)):
+    for f, current in enumerate(tables(0, 0 if vain else used)):
         deadline.tick()
-        found[f], error[f] = summed(given, one, float(tolerance[f]), deadline)
+        values[f], error[f] = summed(given, current, float(tolerance[f]), deadline)
     sum_error = given.sum_error + given.total_error
     places = 16.0 + float(chain.whites.max()) ** 2
     noise_error = max(nodes.noise.error + nodes.rounding for nodes in given.nodes) + 2.0 * UNIT_ROUNDOFF * (
@@ -320,7 +334,7 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
     farthest = 0.5 * float(np.abs(windows.spacing * windows.places).max(initial=0.0)) ** 2
     exponent = float(np.abs(np.log(given.scales[given.scales > 0.0] * chain.bins)).max())
     transform = Transform(
-        values=found,
+        values=values,
         damping=damping,
         pace=pace,
         smoothing=smoothing,
@@ -390,16 +404,17 @@ def _sizes(given: Prepared, tables: Array, tolerance: float, deadline: Deadline)
 
 def _shortened(groups: list[Group], count: int) -> list[Group]:
     """Without so many of the last groups."""
-    found = list(groups)
+    kept = list(groups)
     while count:
-        last = found.pop()
+        last = kept.pop()
         if last.length > count:
-            return [*found, replace(last, length=last.length - count)]
+            return [*kept, replace(last, length=last.length - count)]
         count -= last.length
-    return found
+    return kept
 
 
 def _step(given: Prepared, group: Group, tables: Array, deadline: Deadline) -> Callable[[Array], Array]:
+    """What a group of bins makes of the numbers of the groups after it, backwards; shape (2, states)."""
     windows = given.windows
 
     def step(later: Array) -> Array:
@@ -410,6 +425,7 @@ def _step(given: Prepared, group: Group, tables: Array, deadline: Deadline) -> C
 
 
 def _adjoint(given: Prepared, group: Group, tables: Array, deadline: Deadline) -> Callable[[Array], Array]:
+    """The adjoint of :func:`_step` in the norm that the chances of states weigh."""
     windows = given.windows
     steps = windows.begins, windows.counts, windows.start, windows.chances
 

@@ -136,9 +136,9 @@ class Run:
         self._chain = CommitmentChain(key, context(mechanism, self._num_examples))
         self._noise = None
         self._step = 0
-        self._told = 0
-        self._by_examples = True
-        self._refused = 0
+        self._told = 0  # steps whose batches the promises have checked
+        self._by_examples = True  # every step was told the examples in its sum, and not only their number
+        self._refused = 0  # steps that were asked for beyond the last
         self._resumed = 0
         self._violations: list[Check] = []
 
@@ -352,7 +352,7 @@ class Run:
             asserted.append("repeated_steps_repeat")
         if stopped_without_looking:
             asserted.append("stop_is_public")
-        broken = {one.name for one in self._violations}
+        broken = {violation.name for violation in self._violations}
         checks = [Check(name=name, status=Status.CHECKED) for name in dict.fromkeys(checked)]
         checks += [Check(name=name, status=Status.ASSERTED) for name in asserted if name not in checked]
         return RunRecord(
@@ -365,7 +365,7 @@ class Run:
             expected_batch_size=self.expected_batch_size,
             noise=None if self._noise is None else self._noise.source,
             noise_dtype=None if self._noise is None else self._noise.dtype.name,
-            checks=(*(one for one in checks if one.name not in broken), *self._violations),
+            checks=(*(check for check in checks if check.name not in broken), *self._violations),
             commitment=self._chain.head.hex(),
             certificate=None if self._violations else certificate,
         ).sealed()

@@ -284,6 +284,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         return certificate
 
     def _new_run(self, num_examples: int, trained: list[Any], ranks: int) -> Run:
+        """The run of this process: with all of the noise, with that of its shards, or with none."""
         shape = size_of(trained)
         if ranks == 1:
             return Run(self.mechanism, num_examples=num_examples, shape=shape, **self._options)
@@ -326,10 +327,11 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         **options: Any,
     ) -> Any:
         """The class of Opacus for these options, on the run; its divisor is public."""
-        del expected_batch_size, noise_generator  # an integer from the length of the loader
+        del noise_generator
+        del expected_batch_size  # Opacus rounds it to a whole number
         batches = self._loader.batch_sampler
         like = "flat" if clipping == "adaptive" else clipping  # Opacus' own class for it divides by the batch's size
-        if distributed and clipping == "per_layer":  # the one of Opacus' two that draws no noise in hooks of gradients
+        if distributed and clipping == "per_layer":  # Opacus has two; the other one draws noise in hooks of gradients
             base = SimpleDistributedPerLayerOptimizer
         else:
             base = get_optimizer_class(clipping=like, distributed=distributed, grad_sample_mode=grad_sample_mode)
@@ -375,6 +377,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
             self._asked_target = None
 
     def _check_epochs(self, epochs: float | None, loader: Any) -> None:
+        """Refuse other epochs than the plan's; a plan in steps has those that its steps come closest to."""
         if epochs is None:
             return
         planned = self._epochs
