@@ -73,8 +73,8 @@ FAULTS = [
     ),
     (
         "monte_carlo/allocations/family.py",
-        "losses.size, False, -self.beta * rate)",
-        "losses.size, False, self.beta * rate)",
+        "samples, False, -self.beta * rate)",
+        "samples, False, self.beta * rate)",
         "outputs of the add direction are moved the wrong way",
         f"{ALLOCATIONS}::test_samples_average_to_the_profile",
     ),

@@ -188,7 +188,7 @@ FAULTS = [
         "masses[slot] += begun",
         "masses[slot] = max(begun, masses[slot])",
         "histories that are free again count as those that are free for the first time",
-        f"{WIDE}::test_the_ratio_lies_between_its_bounds",
+        f"{WIDE}::test_the_mean_field_is_the_ratio_where_columns_do_not_overlap",
     ),
     (
         "monte_carlo/far/visits.py",

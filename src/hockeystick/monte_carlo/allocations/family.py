@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.monte_carlo.allocations.kernels import draw_copies, draw_outputs
-from hockeystick.monte_carlo.far.proposals import MAX_BETA, best_beta, log_largest_add, lose
+from hockeystick.monte_carlo.moved import Moved, best_beta, lose
 from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
-from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, largest_of_power
+from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, largest_of_power
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
@@ -102,7 +102,7 @@ class AllocationProposal(Proposal):
         return steps * (SECONDS_PER_STEP + SECONDS_PER_MASS * self.pair.participations)
 
     @property
-    def moved(self) -> float:
+    def farthest(self) -> float:
         """The most that an output is moved."""
         return 1.0
 
@@ -111,7 +111,7 @@ class AllocationProposal(Proposal):
         """Bound of the logs of odds."""
         pair, sigma = self.pair, self.pair.visit_noise
         middle = abs(log(pair.participations / (pair.bins - pair.participations)))
-        return 2.0 * (FARTHEST_NORMAL / sigma + (self.moved + 0.5) / sigma**2) + middle
+        return 2.0 * (FARTHEST_NORMAL / sigma + (self.farthest + 0.5) / sigma**2) + middle
 
     def rounding(self, power: float) -> float:
         """First-order bound on the error of ``power log X`` (allocations.md, Rounding)."""
@@ -172,7 +172,7 @@ class CopiedAllocation(AllocationProposal):
     order: int
 
     @property
-    def moved(self) -> float:
+    def farthest(self) -> float:
         return float(self.order)
 
     @property
@@ -223,25 +223,14 @@ class CopiedAllocation(AllocationProposal):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeanAllocation(AllocationProposal):
-    """Add: Q with every output moved by ``-beta k / t``.
-
-    Attributes:
-        beta: > 0.
-    """
+class MeanAllocation(Moved, AllocationProposal):
+    """Add: Q with every output moved by ``-beta k / t``."""
 
     name: ClassVar[str] = "mean"
-    chosen: ClassVar[tuple[str, ...]] = ("beta",)
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
-    beta: float
 
     @property
-    def moved(self) -> float:
+    def farthest(self) -> float:
         return max(1.0, self.beta * self.pair.participations / self.pair.bins)
-
-    @property
-    def proved(self) -> bool:
-        return 0.0 < self.beta <= MAX_BETA and super().proved
 
     @property
     def loss_error(self) -> float:
@@ -250,16 +239,15 @@ class MeanAllocation(AllocationProposal):
         added = self.beta * pair.participations * pair.bins * pair.epochs**2 * self._reach * UNIT_ROUNDOFF
         return float(max(1e-9, self.rounding(2.0 + self.beta) + added))
 
-    def weight_bound(self, epsilon: float) -> float:
-        """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
-        return bounded_exp(log_largest_add(moments_of(self.pair), self.beta, epsilon))
+    @property
+    def moments(self) -> tuple[float, float]:
+        return moments_of(self.pair)
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+    def moved(self, rng: np.random.Generator, samples: int) -> Array:
         rate = self.pair.participations / self.pair.bins
-        drawn = self._draw(rng, losses.size, False, -self.beta * rate)
-        losses[:] = -drawn[:, 0]
-        log_weights[:] = self.beta * rate * drawn[:, 1] + 0.5 * self.beta**2 * moments_of(self.pair)[0]
-        lose(log_weights, losses)
+        drawn = self._draw(rng, samples, False, -self.beta * rate)
+        drawn[:, 1] *= rate
+        return drawn
 
 
 def moments_of(pair: AveragedSteps) -> tuple[float, float]:

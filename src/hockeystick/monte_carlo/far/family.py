@@ -8,9 +8,10 @@ import numpy as np
 from hockeystick.monte_carlo.far.chains import best_chain
 from hockeystick.monte_carlo.far.limits import Limits
 from hockeystick.monte_carlo.far.linked import Linked, best_linked, trees_of
-from hockeystick.monte_carlo.far.proposals import LARGEST_BOUND, Above, Add, Below, Counted, best_beta, best_rate
+from hockeystick.monte_carlo.far.proposals import LARGEST_BOUND, Above, Add, Below, Counted, best_rate
 from hockeystick.monte_carlo.far.subjects import columns_for, subject_of, why_not
 from hockeystick.monte_carlo.far.tuples import ALONE, Tuples, best_tuples
+from hockeystick.monte_carlo.moved import best_beta
 from hockeystick.monte_carlo.proposals import Family, Proposal
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.fresh_bins import FreshBins

@@ -153,9 +153,10 @@ def products(odds: Array, kept: Array, edges: Edges, block: int, table: Array, u
             number, following, weight = numbers[kind], u + jumps[kind], 0.0
             if number == 0:
                 weight = chance[first[kind]]
-            for e in range(first[kind], first[kind + 1] if number > 0 else 0):
-                at = u + where[e]
-                weight += chance[e] * (odds[at] if number == 1 else weight_of(odds[at], kept[at, 0], number))
+            else:
+                for e in range(first[kind], first[kind + 1]):
+                    at = u + where[e]
+                    weight += chance[e] * (odds[at] if number == 1 else weight_of(odds[at], kept[at, 0], number))
             if following < ends:
                 for k in range(number, most + 1):
                     table[u, k] += weight * table[following, k - number]
@@ -302,17 +303,18 @@ def log_mean_field(z: Array, couplings: Array, kept: Array, edges: Edges, fields
         masses[slot] = 0.0
         for kind in range(kinds if mass > 0.0 else 0):
             number, following = numbers[kind], u + jumps[kind]
-            for e in range(first[kind], first[kind + 1] if number > 0 else 0):
-                if u + where[e] != at:
-                    at = u + where[e]
-                    single = np.exp(z[at] - fields[slot, at])
-                weight = chance[e] * (single if number == 1 else weight_of(single, kept[at, 0], number))
-                terms[e] = number * weight
-                gained += terms[e]
-                taken += weight
             if number == 0:
                 terms[first[kind]] = 0.0
                 taken += chance[first[kind]]
+            else:
+                for e in range(first[kind], first[kind + 1]):
+                    if u + where[e] != at:
+                        at = u + where[e]
+                        single = np.exp(z[at] - fields[slot, at])
+                    weight = chance[e] * (single if number == 1 else weight_of(single, kept[at, 0], number))
+                    terms[e] = number * weight
+                    gained += terms[e]
+                    taken += weight
             if kind + 1 < kinds and u + jumps[kind + 1] == following:  # edges that end together
                 continue
             met = slot + hops[kind]

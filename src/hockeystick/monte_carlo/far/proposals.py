@@ -21,8 +21,9 @@ from hockeystick.monte_carlo.far.kept_counts import law_of
 from hockeystick.monte_carlo.far.limits import Limits, chance_of_others, is_listed
 from hockeystick.monte_carlo.far.subjects import columns_for, why_not
 from hockeystick.monte_carlo.memo import remembered
+from hockeystick.monte_carlo.moved import Moved, lose
 from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
-from hockeystick.monte_carlo.weight_bounds import ENDLESS, bounded_exp, log_factor, log_power_bound
+from hockeystick.monte_carlo.weight_bounds import ENDLESS, bounded_exp, log_power_bound
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
@@ -44,8 +45,6 @@ LARGEST_BOUND = 1.0
 """Upper bounds whose M is larger than this take more samples than anybody draws."""
 TRIED = 48
 """Outputs by which rates are compared."""
-MAX_BETA = 1e4
-BETAS = np.array([rounded(beta) for beta in np.geomspace(1e-2, 1e3, 501)])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -247,25 +246,15 @@ class Below(Far):
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         drawn = drawn_below(rng, self.own, self.rate, BELOW_SHARE, losses.size)
-        with np.errstate(invalid="ignore"):
-            losses[:] = drawn[:, 0]
-            log_weights[:] = losses - np.logaddexp(log1p(-BELOW_SHARE) + losses, log(BELOW_SHARE) + drawn[:, 1])
-            lose(log_weights, losses)
+        weigh_below(drawn[:, 0], drawn[:, 0], drawn[:, 1], log_weights, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Add(Far):
-    """Add, upper bounds: ``y ~ N(-beta C E x, sigma^2 I)``; ``g = |C E x|^2 / sigma^2``, ``A = E |C x|^2 / sigma^2``.
-
-    Attributes:
-        beta: > 0.
-    """
+class Add(Moved, Far):
+    """Add, upper bounds."""
 
     name: ClassVar[str] = "far_add"
-    chosen: ClassVar[tuple[str, ...]] = ("beta",)
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
     seconds: ClassVar[tuple[float, float]] = (1.2e-7, 2e-8)
-    beta: float
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -273,46 +262,30 @@ class Add(Far):
         return (Side.UPPER,)
 
     @property
-    def proved(self) -> bool:
-        return 0.0 < self.beta <= MAX_BETA and super().proved
-
-    @property
     def loss_error(self) -> float:
         return float(max(1e-9, self.own.rounding(self.beta + 2.0, self.beta + 2.0)))
 
-    def weight_bound(self, epsilon: float) -> float:
-        """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
-        return bounded_exp(log_largest_add(self.own.moments, self.beta, epsilon))
+    @property
+    def moments(self) -> tuple[float, float]:
+        return self.own.moments
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        own, drawn = self.own, np.empty((losses.size, 2))
+    def moved(self, rng: np.random.Generator, samples: int) -> Array:
+        own, drawn = self.own, np.empty((samples, 2))
         draw_add(rng, own.overlaps, own.law.edges, self.beta, own.mean, drawn)
-        weigh_add(drawn, own.moments, self.beta, log_weights, losses)
+        return drawn
 
 
-def weigh_add(drawn: Array, moments: tuple[float, float], beta: float, log_weights: Array, losses: Array) -> None:
-    """Weights and losses of add from the larger of two lower bounds on log X: the one that was drawn, and Jensen's.
+def weigh_below(log_ratios: Array, own: Array, other: Array, log_weights: Array, losses: Array) -> None:
+    """Weights and losses of outputs from a mixture of P and another density.
 
     Args:
-        drawn: lower bounds on log X and ``<C E x, y> / sigma^2``, shape (samples, 2); the second is always a number.
-        moments: g and A.
+        log_ratios: logs of lower bounds on X, shape (samples,), as all arrays.
+        own, other: logs of the density of P, or of that bound, and of the other, which has the share BELOW_SHARE.
     """
-    squared_mean, mean_square = moments
     with np.errstate(invalid="ignore"):
-        losses[:] = -np.fmax(drawn[:, 0], drawn[:, 1] - 0.5 * mean_square)
-        log_weights[:] = beta * drawn[:, 1] + 0.5 * beta**2 * squared_mean
+        losses[:] = log_ratios
+        log_weights[:] = losses - np.logaddexp(log1p(-BELOW_SHARE) + own, log(BELOW_SHARE) + other)
         lose(log_weights, losses)
-
-
-def log_largest_add(moments: tuple[float, float], beta: float, epsilon: float) -> float:
-    """log M of the upper bounds for add, from ``|C E x|^2 / sigma^2`` and ``E |C x|^2 / sigma^2``."""
-    squared_mean, mean_square = moments
-    return -beta * (epsilon - 0.5 * mean_square) + 0.5 * beta**2 * squared_mean + log_factor(beta)
-
-
-def best_beta(moments: tuple[float, float], epsilon: float) -> float:
-    """That with the smallest M."""
-    return float(min(BETAS, key=lambda beta: log_largest_add(moments, float(beta), epsilon)))
 
 
 def weigh_mixture(log_ratios: Array, tilted: Array, other: Array, log_weights: Array, losses: Array) -> None:
@@ -334,13 +307,6 @@ def stand_for_others(rest: NDArray[np.bool_], log_rest: float, log_weights: Arra
     log_weights -= log1p(-OTHER_SHARE)
     log_weights[rest] = log_rest
     losses[rest] = ENDLESS
-
-
-def lose(log_weights: Array, losses: Array) -> None:
-    """Not a number is what has no finite weight and loss."""
-    lost = ~(np.isfinite(log_weights) & np.isfinite(losses))
-    log_weights[lost] = np.nan
-    losses[lost] = np.nan
 
 
 def drawn_below(rng: np.random.Generator, own: Columns, rate: float, share: float, samples: int) -> Array:

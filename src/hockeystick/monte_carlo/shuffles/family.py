@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from hockeystick.monte_carlo.moved import BETAS
 from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal, rounded
 from hockeystick.monte_carlo.shuffles.kernels import Move, draw_epochs
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, largest_of_power, log_factor
@@ -18,8 +19,6 @@ WITH, WITHOUT = 2.0, 1.0
 SECONDS_PER_BIN = 2.5e-8
 MAX_STRENGTH = 1e4
 """Largest strength that is taken from outside."""
-BETAS = np.array([rounded(beta) for beta in np.geomspace(1e-2, 1e3, 501)])
-"""Strengths of the proposals that are tried."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

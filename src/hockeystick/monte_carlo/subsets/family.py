@@ -11,7 +11,8 @@ import numpy as np
 
 from hockeystick.monte_carlo.far import family as far
 from hockeystick.monte_carlo.far.subjects import why_not as why_not_far
-from hockeystick.monte_carlo.proposals import Family, Proposal, rounded
+from hockeystick.monte_carlo.moved import best_beta
+from hockeystick.monte_carlo.proposals import Family, Proposal
 from hockeystick.monte_carlo.subsets.participations import MAX_WINDOW, Participations, participations, runs_recursion
 from hockeystick.monte_carlo.subsets.proposals import (
     MAX_REACH,
@@ -21,7 +22,6 @@ from hockeystick.monte_carlo.subsets.proposals import (
     count_orders,
     in_range,
     largest_of_counts,
-    log_largest_of_mean,
     log_norm,
     smallest_ratio_bound,
 )
@@ -42,8 +42,6 @@ FEW_PATTERNS = 6
 """Opportunities that a block knows, up to which the recursion is the better way."""
 NEARER = (0.8, 1.2)
 """Other reaches that are worth a pilot, in proportion to the one that should be best."""
-BETAS = np.array([rounded(beta) for beta in np.geomspace(1e-2, 1e3, 501)])
-"""Strengths of the mean proposal that are tried."""
 
 
 def _counts(pair: SubsetMixture, epsilon: float) -> Iterator[CountSubsets]:
@@ -99,8 +97,7 @@ def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequen
         tilted = list(_counts(pair, epsilon))
     else:
         opportunities = participations(pair)
-        beta = float(min(BETAS, key=lambda beta: log_largest_of_mean(opportunities, float(beta), epsilon)))
-        tilted = [MeanSubsets(direction=direction, pair=pair, beta=beta)]
+        tilted = [MeanSubsets(direction=direction, pair=pair, beta=best_beta(opportunities.moments, epsilon))]
     return (*(proposal for proposal in tilted if proposal.weight_bound(epsilon) < naive.weight_bound(epsilon)), naive)
 
 

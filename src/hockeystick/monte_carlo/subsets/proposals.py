@@ -10,11 +10,12 @@ import numpy as np
 
 from hockeystick.bounds import Profile
 from hockeystick.monte_carlo.chances import log_chances
+from hockeystick.monte_carlo.moved import Moved
 from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
 from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, Mixture, count_table, draw_counts, log_sum
 from hockeystick.monte_carlo.subsets.kernels import draw_moved, draw_subsets
 from hockeystick.monte_carlo.subsets.participations import Participations, participations, runs_recursion
-from hockeystick.monte_carlo.weight_bounds import bounded_exp, largest_of_power, log_factor
+from hockeystick.monte_carlo.weight_bounds import largest_of_power
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction
@@ -36,7 +37,6 @@ LEAST_LOG_CHANCE = -600.0
 """Chances of counts must not leave the range of doubles."""
 MAX_TILTED_EXPONENT = 660.0
 """Of a sample of a proposal: times the largest running weight of the recursion it stays in the range of doubles."""
-MAX_BETA = 1e4
 SMALLEST_LARGEST = 1e-3
 """Below this the largest value of the naive proposal is not followed: rounding of the loss would show in it."""
 
@@ -176,35 +176,21 @@ class CountSubsets(SubsetProposal):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeanSubsets(SubsetProposal):
-    """Add: ``y ~ N(-beta C E x, sigma^2 I)``; with ``g = |C E x|^2 / sigma^2`` and ``A = E |C x|^2 / sigma^2``.
-
-    Attributes:
-        beta: > 0.
-    """
+class MeanSubsets(Moved, SubsetProposal):
+    """Add."""
 
     name: ClassVar[str] = "mean"
-    chosen: ClassVar[tuple[str, ...]] = ("beta",)
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
-    beta: float
-
-    @property
-    def proved(self) -> bool:
-        return 0.0 < self.beta <= MAX_BETA and super().proved
 
     @property
     def loss_error(self) -> float:
         return self._error(self.beta + 2.0, self.beta + 1.0, self.opportunities.scaled.shape[1])
 
-    def weight_bound(self, epsilon: float) -> float:
-        """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
-        return bounded_exp(log_largest_of_mean(self.opportunities, self.beta, epsilon))
+    @property
+    def moments(self) -> tuple[float, float]:
+        return self.opportunities.moments
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        drawn = _from_normals(rng, self.opportunities, losses.size, self.beta)
-        squared_mean, _ = self.opportunities.moments
-        log_weights[:] = self.beta * drawn[:, 1] + 0.5 * self.beta**2 * squared_mean
-        losses[:] = -drawn[:, 0]
+    def moved(self, rng: np.random.Generator, samples: int) -> Array:
+        return _from_normals(rng, self.opportunities, samples, self.beta)
 
 
 def _from_normals(rng: np.random.Generator, opportunities: Participations, samples: int, beta: float) -> Array:
@@ -234,13 +220,6 @@ def largest_of_counts(opportunities: Participations, order: int, epsilon: float,
     """M of the proposal by counts; ``near`` is the share of the near chain."""
     kept = 1.0 - SHARE + near
     return largest_of_power(epsilon, order - 1.0, log_norm(opportunities, order, order), near / kept) / kept * ROUNDED
-
-
-def log_largest_of_mean(opportunities: Participations, beta: float, epsilon: float) -> float:
-    """log M of the mean proposal."""
-    squared_mean, mean_square = opportunities.moments
-    tilted = -beta * (epsilon - 0.5 * mean_square) + 0.5 * beta**2 * squared_mean
-    return tilted + log_factor(beta)
 
 
 def smallest_ratio_bound(pair: SubsetMixture) -> Profile:

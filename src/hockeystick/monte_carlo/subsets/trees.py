@@ -17,16 +17,13 @@ from numpy.typing import NDArray
 from hockeystick.monte_carlo import weight_bounds
 from hockeystick.monte_carlo.far.limits import TAILS, WORTH
 from hockeystick.monte_carlo.far.proposals import (
+    BELOW_SHARE,
     LARGEST_BOUND,
-    MAX_BETA,
     OTHER_SHARE,
     TILTED_SHARE,
     TRIED,
-    best_beta,
-    log_largest_add,
-    lose,
     stand_for_others,
-    weigh_add,
+    weigh_below,
     weigh_mixture,
 )
 from hockeystick.monte_carlo.forests.forest import (
@@ -42,6 +39,7 @@ from hockeystick.monte_carlo.forests.forest import (
 )
 from hockeystick.monte_carlo.forests.tree_kernels import Ratio, draw_from_counts, draw_moved_trees
 from hockeystick.monte_carlo.memo import remembered
+from hockeystick.monte_carlo.moved import Moved, best_beta
 from hockeystick.monte_carlo.proposals import Array, Proposal
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp
 from hockeystick.pairs.subset_mixture import SubsetMixture
@@ -50,8 +48,6 @@ from hockeystick.types import Direction, Side
 
 SECONDS_PER_NODE = 2e-8
 SECONDS_PER_TERM = 2.5e-10
-BELOW_SHARE = 0.9
-"""How often outputs of lower bounds are not those of P."""
 FAR_AT_LEAF = 3
 """The most of the far counts at a leaf: any law will do, and one of few numbers is cheap."""
 FAR_MEANS, FAR_ROOTS = 1.6, 8.0
@@ -219,34 +215,20 @@ class TreesBelow(_FromCounts):
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         drawn = self._drawn(rng, losses.size, (0.0, BELOW_SHARE), self.far)
         inside = log1p(-self.forest.chance_of_others(self.caps))
-        with np.errstate(invalid="ignore"):
-            losses[:] = drawn[:, 0]
-            far = log(BELOW_SHARE) + drawn[:, 2]
-            log_weights[:] = losses - np.logaddexp(log1p(-BELOW_SHARE) + losses - inside, far)
-            lose(log_weights, losses)
+        weigh_below(drawn[:, 0], drawn[:, 0] - inside, drawn[:, 2], log_weights, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TreesAdd(_Trees):
-    """Add, upper bounds: ``y ~ N(-beta C E x, sigma^2 I)``; ``g = |C E x|^2 / sigma^2``, ``A = E |C x|^2 / sigma^2``.
-
-    Attributes:
-        beta: > 0.
-    """
+class TreesAdd(Moved, _Trees):
+    """Add, upper bounds."""
 
     name: ClassVar[str] = "trees_add"
     chosen: ClassVar[tuple[str, ...]] = ("beta", "tail")
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
-    beta: float
 
     @property
     def sides(self) -> tuple[Side, ...]:
         """The ratio is bounded from below, and the samples fall with it."""
         return (Side.UPPER,)
-
-    @property
-    def proved(self) -> bool:
-        return 0.0 < self.beta <= MAX_BETA and super().proved
 
     @property
     def loss_error(self) -> float:
@@ -257,15 +239,15 @@ class TreesAdd(_Trees):
         sums = self.forest.rounding(self.caps, self.beta * float(mean.max()))
         return (2.0 + self.beta) * (max(sums, 1e-9) + products)
 
-    def weight_bound(self, epsilon: float) -> float:
-        """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
-        return bounded_exp(log_largest_add(self.forest.moments, self.beta, epsilon))
+    @property
+    def moments(self) -> tuple[float, float]:
+        return self.forest.moments
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        own, drawn = self.forest, np.empty((losses.size, 2))
+    def moved(self, rng: np.random.Generator, samples: int) -> Array:
+        own, drawn = self.forest, np.empty((samples, 2))
         ratio = Ratio(own.chances, self.costs, self.caps)
         draw_moved_trees(rng, own.levels, own.scale, ratio, self.beta, own.mean, drawn)
-        weigh_add(drawn, own.moments, self.beta, log_weights, losses)
+        return drawn
 
 
 def forest_of(pair: SubsetMixture) -> Forest | None:
