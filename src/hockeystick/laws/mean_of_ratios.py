@@ -86,7 +86,7 @@ class LaplaceLine:
         sums = np.einsum("kr,br->kb", within, blocks)  # no BLAS: its bits depend on threads
         factors = np.exp(self.rate * shifts)
         values = factors * np.einsum("kb,kb->k", starts, sums).real
-        copies = np.arange(1.0, 24.0)  # later ones are smaller than doubles can be
+        copies = np.arange(1.0, 24.0)  # later ones are below 1e-280
         known = np.maximum(places[:, None] - 1.0 + self.window * copies, 0.0) @ np.exp(-DAMPING * copies)
         known += np.maximum(shifts, 0.0)
         errors = factors * (self.error + self.error_of_angles * np.abs(shifts)) * (1.0 + 1e-9)
