@@ -30,8 +30,11 @@ def peak_memory_mb() -> float:
 
 
 def forget(package: str) -> None:
-    """Empty the ``functools`` caches of a package: a repeat must do the work again."""
-    for cached in [one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper)]:
+    """Empty the ``functools`` caches of a package: a repeat must do the work again.
+
+    Types alone are asked: ``isinstance`` would ask an object for its class, which warns of some of torch's.
+    """
+    for cached in [one for one in gc.get_objects() if type(one) is functools._lru_cache_wrapper]:
         if cached.__module__.partition(".")[0] == package:
             cached.cache_clear()
 
