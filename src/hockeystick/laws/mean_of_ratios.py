@@ -39,7 +39,7 @@ QUADRATURE = 37.0
 BLOCK = 32
 """Frequencies for which powers of one rotation are used before the angles are computed afresh; also nodes of a sum."""
 TOGETHER = 8
-"""Blocks, at most, whose exponentials are products of those of one of them."""
+"""How many blocks, at most, take their exponentials from those of the first of them, by products."""
 DAMPING = 28.0
 """a W: what the rule adds is at most about e^-DAMPING."""
 WINDOW = 8.0

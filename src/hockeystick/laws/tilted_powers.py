@@ -304,7 +304,7 @@ class Powers:
         folded = np.bincount((self._index - self._index[main]) % length, others, length)
         transform = weights[main] + np.fft.rfft(folded)
         sizes = np.abs(transform)
-        # Of real parts and angles: complex logarithms and exponentials take three times as long.
+        # From sizes and angles: complex logarithms and exponentials take three times as long.
         log_sizes = np.log(np.maximum(sizes, 1e-300))
         angles = count * np.arctan2(transform.imag, transform.real)
         powers = np.exp(count * log_sizes) * (np.cos(angles) + 1j * np.sin(angles))

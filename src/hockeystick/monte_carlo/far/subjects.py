@@ -16,6 +16,7 @@ MAX_COINS = 16
 """Of an opportunity."""
 MAX_BINS = 1024
 """Chances of counts are held for every place of an epoch."""
+NOT_RANDOM = "the example is in every batch: nothing is random"
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,8 @@ def subject_of(pair: DominatingPair) -> Subject:
 @subject_of.register
 def _of_subsets(pair: SubsetMixture) -> Subject:
     """Poisson and cyclic Poisson sampling, of users too."""
-    refusal = None
-    if pair.batches_are_public:
-        refusal = "the example is in every batch: nothing is random"
-    elif pair.coins > MAX_COINS:
+    refusal = NOT_RANDOM if pair.batches_are_public else None
+    if refusal is None and pair.coins > MAX_COINS:
         refusal = f"a user has more than {MAX_COINS} examples"
     law = coins(pair.sampling_prob, pair.coins)
     return Subject(pair.step_matrix, law, refusal, groups=pair.groups, tuples=False)
@@ -69,10 +68,8 @@ def _of_renewal(pair: RenewalMixture) -> Subject:
 @subject_of.register
 def _of_visits(pair: FreshBins) -> Subject:
     """Random allocation."""
-    refusal = None
-    if pair.batches_are_public:
-        refusal = "the example is in every batch: nothing is random"
-    elif pair.bins > MAX_BINS:
+    refusal = NOT_RANDOM if pair.batches_are_public else None
+    if refusal is None and pair.bins > MAX_BINS:
         refusal = f"it is for at most {MAX_BINS} bins"
     return Subject(pair.matrix, one_in(pair.bins), refusal)
 
