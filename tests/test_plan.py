@@ -107,6 +107,7 @@ def test_schema() -> None:
         "mechanism",
         "noise_multiplier",
         "unit",
+        "noise",
     }
     assert set(schema["properties"]["sampler"]["discriminator"]["mapping"]) == set(SAMPLER_OPTIONS)
     json.dumps(schema)

@@ -3,9 +3,10 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from hockeystick.errors import InvalidInputError
@@ -70,15 +71,21 @@ class Unit(Spec):
 
 
 class UnitOwner(Spec):
-    """What has a ``unit``, which is left out of written descriptions where it is an example, as in older ones."""
+    """What has a ``unit``. Fields of ``UNUSUAL`` are left out of written descriptions where they have their default.
+
+    So a description that was written before there was such a field is still written in the same way.
+    """
+
+    UNUSUAL: ClassVar[tuple[str, ...]] = ("unit",)
 
     unit: Unit = Field(default_factory=Unit)
 
     @model_serializer(mode="wrap")
-    def _without_the_usual_unit(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         content: dict[str, Any] = write(self)
-        if self.unit == Unit():
-            content.pop("unit", None)
+        for name in self.UNUSUAL:
+            if getattr(self, name) == type(self).model_fields[name].get_default(call_default_factory=True):
+                content.pop(name, None)
         return content
 
 
@@ -96,11 +103,17 @@ class Mechanism(UnitOwner):
         noise_multiplier: standard deviation of z in units of the clipping norm, not divided by the sensitivity of C;
             None until it is calibrated.
         unit: whose contribution is hidden: an example, or a user with several of them. Batches and noise stay the same.
+        exact: the noise is made in whole numbers (``hockeystick.noise.stream``), whose law is exactly the one that is
+            accounted for. The entries of C, or of its inverse where that has the bands, are then multiples of 2^-24.
+            Left out of written descriptions where it is False.
     """
+
+    UNUSUAL: ClassVar[tuple[str, ...]] = ("unit", "exact")
 
     strategy: Strategy = Field(default_factory=Identity)
     sampler: Sampler = Field(discriminator="kind")
     noise_multiplier: NoiseMultiplier | None = None
+    exact: bool = False
 
     @model_validator(mode="after")
     def _strategy_suits_the_steps(self) -> Self:
@@ -110,7 +123,7 @@ class Mechanism(UnitOwner):
     @property
     def matrix(self) -> StrategyMatrix:
         """C for the steps of the sampler; an optimised strategy is optimised on first use."""
-        return self.strategy.matrix(self.sampler.steps)
+        return self.strategy.matrix(self.sampler.steps, exact=self.exact)
 
     @property
     def sigma(self) -> float:
@@ -124,7 +137,11 @@ class Mechanism(UnitOwner):
     def with_noise(self, noise_multiplier: float) -> "Mechanism":
         """The same mechanism with this noise multiplier."""
         return Mechanism(
-            strategy=self.strategy, sampler=self.sampler, noise_multiplier=noise_multiplier, unit=self.unit
+            strategy=self.strategy,
+            sampler=self.sampler,
+            noise_multiplier=noise_multiplier,
+            unit=self.unit,
+            exact=self.exact,
         )
 
     def pinned(self) -> "Mechanism":
@@ -137,6 +154,11 @@ class Mechanism(UnitOwner):
         """
         return self.model_copy(update={"strategy": self.strategy.pinned_for(self.sampler.steps)})
 
+    @property
+    def _strategy_table(self) -> NDArray[np.float64]:
+        """The numbers of the strategy, as its digest has them, before any rounding of exact noise."""
+        return self.strategy.matrix(self.sampler.steps).table
+
     def write_companion(self, claim: str | Path) -> None:
         """Write the file of C, where its numbers do not fit into a claim, into the folder of the claim.
 
@@ -144,12 +166,12 @@ class Mechanism(UnitOwner):
         """
         digest = self.strategy.companion
         if digest is not None:
-            companion.write_beside(claim, digest, self.matrix.table)
+            companion.write_beside(claim, digest, self._strategy_table)
 
     def companion_file(self) -> tuple[str, bytes] | None:
         """Name and content of the file of C, where its numbers do not fit into a claim; None elsewhere."""
         digest = self.strategy.companion
-        return None if digest is None else (companion.file_name(digest), companion.content_of(self.matrix.table))
+        return None if digest is None else (companion.file_name(digest), companion.content_of(self._strategy_table))
 
     def look_for_companion(self, claim: str | Path) -> None:
         """Look for the file of C in the folder of a claim about this mechanism; it is read when C is needed."""
@@ -161,7 +183,7 @@ class Mechanism(UnitOwner):
         if not self.strategy.optimised:
             return {}
         pinned = self.pinned()
-        table = np.zeros(0) if pinned.strategy.companion is None else pinned.matrix.table
+        table = np.zeros(0) if pinned.strategy.companion is None else pinned._strategy_table
         return {"strategy": pinned.strategy.model_dump_json(), "table": table}
 
     def with_held_state(self, state: Mapping[str, Any]) -> "Mechanism":

@@ -3,7 +3,7 @@
 import json as json_module
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -33,6 +33,16 @@ class MechanismOptions(Spec):
     """The ``[mechanism]`` table: the noise, where it is known."""
 
     noise_multiplier: NoiseMultiplier | None = None
+
+
+class NoiseOptions(Spec):
+    """The ``[noise]`` table: how the noise is made.
+
+    Attributes:
+        exact: in whole numbers, so that the certificate covers the bits that a run adds and no rounding is left out.
+    """
+
+    exact: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +90,10 @@ class Plan(UnitOwner):
         target: epsilon and delta, for the commands that need them.
         noise_multiplier: at top level or in ``[mechanism]``, not in both.
         unit: whose contribution is hidden, an example by default.
+        noise: how the noise is made.
     """
+
+    UNUSUAL: ClassVar[tuple[str, ...]] = ("unit", "noise")
 
     data: Data
     strategy: Strategy = Field(default_factory=Identity)
@@ -88,6 +101,7 @@ class Plan(UnitOwner):
     target: Target = Field(default_factory=Target)
     mechanism_options: MechanismOptions = Field(default_factory=MechanismOptions, alias="mechanism")
     noise_multiplier: NoiseMultiplier | None = None
+    noise: NoiseOptions = Field(default_factory=NoiseOptions)
 
     @model_validator(mode="after")
     def _one_noise_multiplier(self) -> Self:
@@ -173,6 +187,7 @@ class Plan(UnitOwner):
             sampler=self.sampler.sampler(self.data),
             noise_multiplier=given if noise_multiplier is None else noise_multiplier,
             unit=self.unit,
+            exact=self.noise.exact,
         )
 
 

@@ -186,14 +186,14 @@ FAULTS = [
         "tests/noise/test_normals.py",
     ),
     (
-        S + "noise/noise_stream.py",
+        S + "noise/draws.py",
         "position = (first + row) * self._width + start + low - at",
         "position = (first + row) * rows.shape[1] + start + low - at",
         "random numbers are used in two rows",
         "tests/noise/test_rows.py",
     ),
     (
-        S + "noise/noise_stream.py",
+        S + "noise/draws.py",
         "            at += stop - start\n",
         "            at = 0\n",
         "processes that share out the parameters have each other's noise",

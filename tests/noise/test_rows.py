@@ -9,6 +9,7 @@ import pytest
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise import MappedFile, Memory, NoiseStream, Replay, columns, rows, stream
+from hockeystick.noise.draws import Draws
 from hockeystick.noise.normals import SeededSource
 from hockeystick.samplers import BallsInBins
 from hockeystick.strategies import (
@@ -123,11 +124,16 @@ def test_replay_keeps_nothing_and_says_what_it_costs():
 def rows_asked_for(noise):
     asked = []
 
-    def fill(out, row, column):
-        asked.append(len(out))
-        noise._fill(out, row, column)
+    class Counted(Draws):
+        def __call__(self, rows, first, column):
+            asked.append(len(rows))
+            noise._draws(rows, first, column)
 
-    noise._rows.row(noise.step, fill, None)
+        def moved(self, columns):
+            assert columns == 0
+            return self
+
+    noise._rows.row(noise.step, Counted(noise._draws.source, 1.0, 1, []), None)
     noise._step += 1
     return sum(asked)
 

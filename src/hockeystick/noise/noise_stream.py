@@ -11,12 +11,14 @@ import numpy as np
 
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.mechanism import Mechanism
+from hockeystick.noise.draws import Draws
+from hockeystick.noise.exact.grid import grid_of
 from hockeystick.noise.normals import SOURCES, KeyedSource, NormalSource, SeededSource
-from hockeystick.noise.registry import streaming_solver
+from hockeystick.noise.registry import exact_solver, streaming_solver
 from hockeystick.noise.rows import MAX_BYTES, Memory, Rows
-from hockeystick.noise.solver import Allocate, Reals, StreamingSolver
+from hockeystick.noise.solver import Allocate, Dtype, Reals, StreamingSolver
 
-DTYPES: dict[str, type[np.float32] | type[np.float64]] = {"float32": np.float32, "float64": np.float64}
+DTYPES: dict[str, Dtype] = {"float32": np.float32, "float64": np.float64, "int32": np.int32}
 FORMAT = 5
 """Version of the layout of states."""
 Part = Sequence[tuple[int, int]] | None
@@ -40,20 +42,23 @@ class NoiseStream:
     def __init__(
         self, mechanism: Mechanism, shape: tuple[int, ...], dtype: str, source: NormalSource, rows: Rows, part: Part
     ) -> None:
-        self._sigma = mechanism.sigma
         self._matrix = mechanism.matrix
         self._fingerprint = _fingerprint(mechanism)
         self._held = mechanism.held_state
         self._whole = shape
-        self._width = math.prod(shape)
+        width = math.prod(shape)
         self._given_part = part
-        self._part = _checked_part(part, self._width)
+        self._part = _checked_part(part, width)
         self._shape = shape if part is None else (sum(stop - start for start, stop in self._part),)
+        self._grid = grid_of(self._matrix, mechanism.sigma, width) if mechanism.exact else None
         self._dtype = DTYPES[dtype]
         self._source = source
+        self._draws = Draws(source, mechanism.sigma if self._grid is None else self._grid.scale, width, self._part)
         self._steps = self._matrix.steps
 
         def make(size: int, allocate: Allocate) -> StreamingSolver:
+            if self._grid is not None:
+                return exact_solver(self._matrix, grid=self._grid, size=size, allocate=allocate)
             return streaming_solver(self._matrix, size=size, dtype=self._dtype, allocate=allocate)
 
         self._rows = rows.hold(make, math.prod(self._shape))
@@ -89,6 +94,11 @@ class NoiseStream:
     def dtype(self) -> np.dtype[Any]:
         """The type of a step's noise."""
         return np.dtype(self._dtype)
+
+    @property
+    def grid(self) -> float | None:
+        """Of exact noise, one grid step in clipping norms, a power of two: ``next()`` gives whole numbers of them."""
+        return None if self._grid is None else self._grid.step
 
     @property
     def source(self) -> str:
@@ -128,19 +138,9 @@ class NoiseStream:
                 f"The 'out' parameter must be a contiguous and writable array of shape {self._shape} and type "
                 f"{self.dtype}."
             )
-        row = self._rows.row(self._step, self._fill, None if out is None else out.reshape(-1))
+        row = self._rows.row(self._step, self._draws, None if out is None else out.reshape(-1))
         self._step += 1
         return row.reshape(self._shape) if out is None else out
-
-    def _fill(self, rows: Reals, first: int, column: int) -> None:
-        """Columns of rows of z times the noise multiplier, in the order of the whole shape's numbers."""
-        at = 0  # columns of the part before the current range
-        for start, stop in self._part:
-            low, high = max(at, column), min(at + stop - start, column + rows.shape[1])
-            for row in range(len(rows) if low < high else 0):
-                position = (first + row) * self._width + start + low - at
-                self._source.fill(rows[row, low - column : high - column], position, self._sigma)
-            at += stop - start
 
     def _suits(self, out: object) -> bool:
         if not isinstance(out, np.ndarray) or (out.shape, out.dtype) != (self._shape, self.dtype):
@@ -167,6 +167,8 @@ class NoiseStream:
             "step": self._step,
             "source": self._source.kind,
         }
+        if self._grid is not None:
+            own["grid"] = self._grid.exponent
         own |= self._held()
         own |= _with_prefix("source", self._source.state()) | _with_prefix("solver", self._rows.state())
         return own | {"seal": _seal(own)}
@@ -195,11 +197,15 @@ class NoiseStream:
             shape = _checked_shape(tuple(int(length) for length in np.asarray(state["shape"])))
             part = [(int(start), int(stop)) for start, stop in np.asarray(state["part"])] or None
             place = Memory(max_bytes) if rows is None else rows
-            resumed = cls(mechanism, shape, _checked_dtype(str(state["dtype"])), source, place, part)
+            resumed = cls(mechanism, shape, _checked_dtype(str(state["dtype"]), mechanism), source, place, part)
+            if resumed._grid is not None and int(state["grid"]) != resumed._grid.exponent:
+                raise InvalidInputError(
+                    f"The 'grid' entry of a noise state must be {resumed._grid.exponent} for this mechanism and shape."
+                )
             resumed._step = int(state["step"])
             if not 0 <= resumed._step <= resumed.steps:
                 raise InvalidInputError(f"The 'step' entry of a noise state must be from 0 to {resumed.steps}.")
-            resumed._rows.restore(resumed._step, resumed._fill, without_prefix("solver", state))
+            resumed._rows.restore(resumed._step, resumed._draws, without_prefix("solver", state))
             if str(state["seal"]) != _seal(state):
                 raise InvalidInputError(
                     "The noise state was altered, or put together from two of them: its seal does not match it."
@@ -229,6 +235,7 @@ def stream(
     rng: np.random.Generator | None = None,
     secure: bool = False,
     dtype: Any = np.float32,
+    exact: bool | None = None,
     max_bytes: int = MAX_BYTES,
     rows: Rows | None = None,
     part: Part = None,
@@ -248,7 +255,9 @@ def stream(
             Repeatable, and not made to withstand an adversary.
         secure: take AES-256 in counter mode under a key of the operating system instead; not repeatable. Needs the
             ``cryptography`` package.
-        dtype: float32 or float64.
+        dtype: float32 or float64; int32, whatever is said, for an exact mechanism.
+        exact: whether the noise is in whole numbers of grid steps (``NoiseStream.grid``) with exactly the law that is
+            accounted for; as the mechanism says, which must agree, where it is left out.
         max_bytes: refuse to keep more than that between steps in memory.
         rows: where the rows live that later steps need: ``Memory``, unless ``MappedFile`` or ``Replay`` of
             ``hockeystick.noise`` is given.
@@ -261,7 +270,8 @@ def stream(
     """
     if secure == (rng is not None):
         raise InvalidInputError("Give either the 'rng' parameter or secure=True, so that noise has one stated source.")
-    shape, name = _checked_shape(shape), _checked_dtype(dtype)
+    _check_exactness(mechanism, exact)
+    shape, name = _checked_shape(shape), _checked_dtype(dtype, mechanism)
     source = KeyedSource.from_operating_system() if rng is None else SeededSource.from_generator(rng)
     return NoiseStream(mechanism, shape, name, source, Memory(max_bytes) if rows is None else rows, part)
 
@@ -288,12 +298,31 @@ def _checked_part(part: Part, width: int) -> list[tuple[int, int]]:
     return [(int(start), int(stop)) for start, stop in part]
 
 
-def _checked_dtype(dtype: Any) -> str:
+def _check_exactness(mechanism: Mechanism, exact: bool | None) -> None:
+    """Refuse noise of another kind than the one whose C the mechanism has, and is accounted for."""
+    if exact is None or exact == mechanism.exact:
+        return
+    if exact:
+        raise InvalidInputError(
+            "The 'exact' parameter can be True for a mechanism with exact=True alone, as exact noise is that of a "
+            "matrix of multiples of 2^-24, which is then the accounted one."
+        )
+    raise InvalidInputError("The 'exact' parameter must be True, or left out, for a mechanism with exact=True.")
+
+
+def _checked_dtype(dtype: Any, mechanism: Mechanism) -> str:
+    """The name of the type; whole numbers of 32 bits of an exact mechanism, which float32, the default, stands for."""
     try:
         name = str(np.dtype(dtype).name)
     except TypeError:
         name = ""
-    if name not in DTYPES or dtype is None:
+    if mechanism.exact:
+        if name not in ("float32", "int32") or dtype is None:
+            raise InvalidInputError(
+                f"The 'dtype' parameter must be int32, or left out, for an exact mechanism. Got {shortened(dtype)}."
+            )
+        return "int32"
+    if name not in ("float32", "float64") or dtype is None:
         raise InvalidInputError(f"The 'dtype' parameter must be float32 or float64. Got {shortened(dtype)} instead.")
     return name
 
@@ -324,7 +353,7 @@ def _seal(state: Mapping[str, Any]) -> str:
     digest = hashlib.sha256()
     for name in sorted(state.keys() - {"seal"}):
         value = np.asarray(state[name])
-        if value.dtype.kind != "f":
+        if value.dtype.kind != "f" and not (name.startswith("solver_") and value.ndim == 2):
             digest.update(f"{name}={value.tolist()!r};".encode())
     return digest.hexdigest()
 

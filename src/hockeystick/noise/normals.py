@@ -4,18 +4,20 @@ One word a number, and more of them far in the tail: nothing is rejected, so the
 words. Any part of the noise can be made again, or by another thread or process, without the rest.
 """
 
+import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from math import log
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.errors import InvalidInputError, install
+from hockeystick.errors import HockeystickError, InvalidInputError, install
 from hockeystick.noise.chacha import TILE, Words, chacha_tile
 
 Reals = NDArray[np.floating[Any]]
@@ -30,6 +32,8 @@ SEGMENT_BITS = 7
 DEGREE = 4
 OCTAVES = 64
 """The uniforms of the table are from 2**-65 to 1/2."""
+TABLE_DIGEST = "e0e3575eb30c02cb735057cda9c72d2e1c8d192a9cb38f92eab9dbf841d1e003"
+"""SHA-256 of the table's file."""
 TAIL = 1 << 20
 """A number of which all that is known is an integer below this takes 64 more bits: at first one of 2**43 numbers."""
 
@@ -91,14 +95,11 @@ class NormalSource(ABC):
 
     def tail_size(self, k: int, position: int) -> float:
         """``|x|`` of the number at a position whose bits of level 0 are k, below ``TAIL``."""
-        from scipy.special import ndtri_exp
-
         level = 0
         while k < TAIL:
             level += 1
             k = (k << 64) + int(self.words(position, 1, level)[0])
-        # The logarithm of (2 k + 1) / 2**(64 (level + 1) + 1), which may be too small for a float64.
-        return -float(ndtri_exp(log(2 * k + 1) - (64 * (level + 1) + 1) * log(2.0)))
+        return size_of_cell(k, 64 * (level + 1))
 
 
 class SeededSource(NormalSource):
@@ -195,6 +196,13 @@ class KeyedSource(NormalSource):
         return cls(key.tobytes())
 
 
+def size_of_cell(k: int, bits: int) -> float:
+    """``-Phi^{-1}`` at the middle of the cell from ``k / 2**bits`` to ``(k + 1) / 2**bits``."""
+    from scipy.special import ndtri_exp
+
+    return -float(ndtri_exp(log(2 * k + 1) - (bits + 1) * log(2.0)))  # its uniform may be too small for a float64
+
+
 SOURCES: dict[str, type[NormalSource]] = {source.kind: source for source in (SeededSource, KeyedSource)}
 """The class of each kind of source, as a state names it."""
 
@@ -204,17 +212,15 @@ def inverse_distribution_table() -> NDArray[np.float64]:
     """Polynomials for ``Phi^{-1}`` on [2**-65, 1/2], highest power first, shape (64 * 2**7 + 1, 5).
 
     Segment s covers ``2**e (1 + [i, i + 1) / 2**7)`` with s = 2**7 (e + 65) + i; its argument runs from 0 to 1. The
-    polynomial interpolates at Chebyshev nodes. The last segment is the point 1/2, where the function is zero.
-    """
-    from scipy.special import ndtri
+    polynomial interpolates at Chebyshev nodes. The last segment is the point 1/2, where the function is zero. It is a
+    file, so that the noise is the same whatever SciPy is installed; a test proves its error on every segment.
 
-    segments = 1 << SEGMENT_BITS
-    octave = 2.0 ** np.arange(-OCTAVES - 1, -1)[:, None]
-    low = (octave * (1.0 + np.arange(segments) / segments)).reshape(-1, 1)
-    width = np.broadcast_to(octave / segments, (OCTAVES, segments)).reshape(-1, 1)
-    nodes = 0.5 + 0.5 * np.cos(np.pi * (2.0 * np.arange(DEGREE + 1) + 1.0) / (2.0 * DEGREE + 2.0))
-    polynomials = np.linalg.solve(np.vander(nodes), ndtri(low + width * nodes).T).T
-    return np.ascontiguousarray(np.vstack([polynomials, np.zeros(DEGREE + 1)]))
+    Raises: HockeystickError where the file is not the one that was proved.
+    """
+    content = (Path(__file__).parent / "inverse_distribution.f64").read_bytes()
+    if hashlib.sha256(content).hexdigest() != TABLE_DIGEST:
+        raise HockeystickError("The table of the normal distribution was altered; install hockeystick again.")
+    return np.frombuffer(content, dtype="<f8").astype(np.float64).reshape(-1, DEGREE + 1)
 
 
 @njit(cache=True, nogil=True)

@@ -7,6 +7,8 @@ import numpy as np
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.noise.buffers import Buffers
+from hockeystick.noise.exact.grid import Grid
+from hockeystick.noise.exact.solvers import Feedback, Sums, TreeSums, WholeNumbers
 from hockeystick.noise.recent_rows import Coefficients, MovingAverage, Substitution
 from hockeystick.noise.residual import COLUMNS, check_residual
 from hockeystick.noise.solver import Allocate, Dtype, StreamingSolver, zeros
@@ -15,6 +17,7 @@ from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
 from hockeystick.strategies.matrix.buffered import BufferedToeplitzMatrix
 from hockeystick.strategies.matrix.dense import DenseMatrix
+from hockeystick.strategies.matrix.dyadic import check_dyadic
 from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.strategies.matrix.tree import TreeMatrix
@@ -41,8 +44,28 @@ def streaming_solver(
     return make(matrix, steps=matrix.steps, size=size, dtype=dtype, block=block, allocate=allocate)
 
 
+def exact_solver(
+    matrix: StrategyMatrix, *, grid: Grid, size: int, block: int | None = None, allocate: Allocate = zeros
+) -> WholeNumbers:
+    """A solver in whole numbers of grid steps with rows of ``size`` numbers, at its first step.
+
+    Args:
+        matrix: C of an exact mechanism.
+        grid: of this matrix and its noise multiplier.
+        size, block, allocate: as for :func:`streaming_solver`.
+
+    Raises: UnsupportedError where the structure has no such solver; InvalidInputError where entries are not multiples
+    of ``2^-24``.
+    """
+    make = EXACT.get(type(matrix))
+    if make is None:
+        raise UnsupportedError(f"There is no exact noise for a matrix of type {type(matrix).__name__}.")
+    check_dyadic(matrix)
+    return make(matrix, steps=matrix.steps, grid=grid, size=size, block=block, allocate=allocate)
+
+
 def _toeplitz(matrix: ToeplitzMatrix, **options: Any) -> StreamingSolver:
-    return Substitution(_same_every_step(matrix.coefficients), bands=matrix.bands, **options)
+    return Substitution(_of_toeplitz(matrix), bands=matrix.bands, **options)
 
 
 def _inverse_toeplitz(matrix: InverseToeplitzMatrix, **options: Any) -> StreamingSolver:
@@ -51,8 +74,7 @@ def _inverse_toeplitz(matrix: InverseToeplitzMatrix, **options: Any) -> Streamin
 
 
 def _banded(matrix: BandedMatrix, **options: Any) -> StreamingSolver:
-    coefficients = _row_by_row(matrix, lambda row, column: matrix.band[column, row - column])
-    return Substitution(coefficients, bands=matrix.bands, **options)
+    return Substitution(_of_band(matrix), bands=matrix.bands, **options)
 
 
 def _buffered(matrix: BufferedToeplitzMatrix, **options: Any) -> StreamingSolver:
@@ -60,7 +82,7 @@ def _buffered(matrix: BufferedToeplitzMatrix, **options: Any) -> StreamingSolver
 
 
 def _dense(matrix: DenseMatrix, **options: Any) -> StreamingSolver:
-    coefficients = _row_by_row(matrix, lambda row, column: matrix.entries[row, column])
+    coefficients = _of_entries(matrix)
     solver = Substitution(coefficients, bands=matrix.bands, **options)
     probe = {"steps": options["steps"], "size": COLUMNS, "dtype": options["dtype"]}
     check_residual(matrix, Substitution(coefficients, bands=matrix.bands, **probe))
@@ -69,6 +91,31 @@ def _dense(matrix: DenseMatrix, **options: Any) -> StreamingSolver:
 
 def _tree(matrix: TreeMatrix, **options: Any) -> StreamingSolver:
     return TreeAggregation(leaves=matrix.leaves, **options)
+
+
+def _feedback(entries: Callable[[Any], Coefficients]) -> Callable[..., WholeNumbers]:
+    return lambda matrix, **options: Feedback(entries(matrix), bands=matrix.bands, **options)
+
+
+def _sums(matrix: InverseToeplitzMatrix, **options: Any) -> WholeNumbers:
+    column = matrix.inverse_coefficients
+    return Sums(_same_every_step(column), bands=column.size, **options)
+
+
+def _tree_sums(matrix: TreeMatrix, **options: Any) -> WholeNumbers:
+    return TreeSums(leaves=matrix.leaves, **options)
+
+
+def _of_toeplitz(matrix: ToeplitzMatrix) -> Coefficients:
+    return _same_every_step(matrix.coefficients)
+
+
+def _of_band(matrix: BandedMatrix) -> Coefficients:
+    return _row_by_row(matrix, lambda row, column: matrix.band[column, row - column])
+
+
+def _of_entries(matrix: DenseMatrix) -> Coefficients:
+    return _row_by_row(matrix, lambda row, column: matrix.entries[row, column])
 
 
 def _row_by_row(matrix: StrategyMatrix, entries: Callable[[Indices, Indices], Array]) -> Coefficients:
@@ -97,3 +144,12 @@ SOLVERS: Mapping[type[StrategyMatrix], Callable[..., StreamingSolver]] = {
     ToeplitzMatrix: _toeplitz,
     TreeMatrix: _tree,
 }
+
+EXACT: Mapping[type[StrategyMatrix], Callable[..., WholeNumbers]] = {
+    BandedMatrix: _feedback(_of_band),
+    DenseMatrix: _feedback(_of_entries),
+    InverseToeplitzMatrix: _sums,
+    ToeplitzMatrix: _feedback(_of_toeplitz),
+    TreeMatrix: _tree_sums,
+}
+"""Those that have one in whole numbers: a sum of decaying powers has no whole numbers to be multiplied by."""

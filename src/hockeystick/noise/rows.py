@@ -14,7 +14,8 @@ import numpy as np
 
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.noise.columns import over_columns
-from hockeystick.noise.solver import Allocate, Fill, Layout, Reals, StreamingSolver, bytes_of, zeros
+from hockeystick.noise.draws import Draws
+from hockeystick.noise.solver import Allocate, Layout, Reals, StreamingSolver, bytes_of, zeros
 
 MakeSolver = Callable[[int, Allocate], StreamingSolver]
 """A new solver, from the numbers in a row and what makes its arrays."""
@@ -27,7 +28,7 @@ class Held(ABC):
     nbytes: int
 
     @abstractmethod
-    def row(self, step: int, fill: Fill, out: Reals | None) -> Reals:
+    def row(self, step: int, fill: Draws, out: Reals | None) -> Reals:
         """The row of x of this step, shape (d,); steps come in order.
 
         Args:
@@ -40,7 +41,7 @@ class Held(ABC):
         """A copy of what is kept."""
 
     @abstractmethod
-    def restore(self, step: int, fill: Fill, state: Mapping[str, Any]) -> None:
+    def restore(self, step: int, fill: Draws, state: Mapping[str, Any]) -> None:
         """Continue before this step from a state, of rows that were held in any way."""
 
 
@@ -141,7 +142,7 @@ class Kept(Held):
         self.allocate = allocate
         self.nbytes = solver.nbytes
 
-    def row(self, step: int, fill: Fill, out: Reals | None) -> Reals:
+    def row(self, step: int, fill: Draws, out: Reals | None) -> Reals:
         if step == self.solver.step:
             self.solver.advance(fill)
         solved: Reals = self.solver.solved()[step - self.solver.step]  # counted from the end of the block
@@ -153,7 +154,7 @@ class Kept(Held):
     def state(self) -> dict[str, Any]:
         return self.solver.state(self.allocate)
 
-    def restore(self, step: int, fill: Fill, state: Mapping[str, Any]) -> None:
+    def restore(self, step: int, fill: Draws, state: Mapping[str, Any]) -> None:
         if state:
             self.solver.restore(state)
         else:
@@ -177,12 +178,12 @@ class Replayed(Held):
         self.solver = solver
         self.size = size
 
-    def row(self, step: int, fill: Fill, out: Reals | None) -> Reals:
+    def row(self, step: int, fill: Draws, out: Reals | None) -> Reals:
         found = np.empty(self.size, self.solver.solved().dtype) if out is None else out
 
         def work(start: int, stop: int) -> None:
             alone = self.solver.resized(stop - start)
-            found[start:stop] = alone.only(step, lambda rows, row, column: fill(rows, row, start + column))
+            found[start:stop] = alone.only(step, fill.moved(start))
 
         over_columns(work, self.size)
         return found
@@ -190,5 +191,5 @@ class Replayed(Held):
     def state(self) -> dict[str, Any]:
         return {}
 
-    def restore(self, step: int, fill: Fill, state: Mapping[str, Any]) -> None:
+    def restore(self, step: int, fill: Draws, state: Mapping[str, Any]) -> None:
         del step, fill, state

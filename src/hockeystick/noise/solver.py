@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from hockeystick.errors import InvalidInputError
 from hockeystick.noise.columns import over_columns
 
-Reals = NDArray[np.floating[Any]]
-Dtype = type[np.float32] | type[np.float64]
+Reals = NDArray[Any]
+"""Rows of float32 or float64 numbers; of exact noise, of whole numbers, int32."""
+Dtype = type[np.float32] | type[np.float64] | type[np.int32]
 Layout = dict[str, tuple[int, Dtype]]
 """The rows and the type of every array that is kept between steps."""
 Fill = Callable[[Reals, int, int], None]

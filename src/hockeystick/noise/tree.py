@@ -34,15 +34,20 @@ class TreeAggregation(StreamingSolver):
         return trees * (2 * self._leaves - 1) + 2 * m - m.bit_count()
 
     def reach(self, step: int) -> int:
-        return step + 1 - (1 << self._level(step))
+        return step + 1 - (1 << self.level(step))
 
-    def _level(self, step: int) -> int:
+    def level(self, step: int) -> int:
         """Trailing ones of a step's number in its tree: the level of the new node."""
         m = step % self._leaves
         return (~m & (m + 1)).bit_length() - 1
 
+    def replaced(self, step: int) -> list[int]:
+        """The rows of the nodes that the new node of a step replaces, one of each level below its own."""
+        m = step % self._leaves
+        return [self.row(step - m + (m >> level << level) - 1) + level for level in range(self.level(step))]
+
     def _block(self, first: int, count: int, fill: Fill) -> Work:
-        level = self._level(first)
+        level = self.level(first)
         nodes, output = self.arrays["nodes"], self.arrays["output"][0]
 
         def solve(start: int, stop: int) -> None:

@@ -177,7 +177,14 @@ class Family:
 
 def candidate(plan: Plan, strategy: Strategy, sampler: SamplerOptions, data: Data | None = None) -> Candidate | None:
     """The plan with this strategy and sampler; None where the data do not suit them."""
-    changed = Plan(data=data or plan.data, strategy=strategy, sampler=sampler, target=plan.target, unit=plan.unit)
+    changed = Plan(
+        data=data or plan.data,
+        strategy=strategy,
+        sampler=sampler,
+        target=plan.target,
+        unit=plan.unit,
+        noise=plan.noise,
+    )
     try:
         changed.mechanism()
     except InvalidInputError:

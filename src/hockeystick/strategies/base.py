@@ -76,13 +76,21 @@ class StrategySpec(Spec):
     def build(self, steps: int) -> StrategyMatrix:
         """C for a number of steps that was checked. May run an optimiser."""
 
-    def matrix(self, steps: int) -> StrategyMatrix:
+    def matrix(self, steps: int, *, exact: bool = False) -> StrategyMatrix:
         """C for this number of steps; built once and kept.
 
-        Raises: InvalidInputError when there is no such matrix; OptimisationError where an optimiser fails.
+        Args:
+            exact: the C of exact noise, whose entries, or those of its inverse, are multiples of ``2^-24``.
+
+        Raises: InvalidInputError when there is no such matrix; OptimisationError where an optimiser fails;
+        UnsupportedError where rounding its entries destroys the structure.
         """
         self.check_all(steps)
-        return _built(self, steps)
+        if not exact:
+            return _built(self, steps)
+        from hockeystick.strategies.matrix.dyadic import dyadic
+
+        return dyadic(_built(self, steps))
 
 
 class BandedSpec(StrategySpec):

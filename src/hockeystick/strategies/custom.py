@@ -53,12 +53,13 @@ class Custom(StrategySpec):
             )
         return self.model_copy(update={"path": path})
 
-    def matrix(self, steps: int) -> StrategyMatrix:
+    def matrix(self, steps: int, *, exact: bool = False) -> StrategyMatrix:
         """C for this number of steps; its entries are checked once.
 
         Raises: InvalidInputError when the file cannot be read, is not the one of ``sha256``, or holds no such matrix.
         """
         from hockeystick.strategies.matrix.dense import DenseMatrix
+        from hockeystick.strategies.matrix.dyadic import dyadic
 
         content, digest = self._content()
         matrix = _kept.get(digest)
@@ -71,7 +72,7 @@ class Custom(StrategySpec):
                 f"The 'strategy.path' field must name a matrix with as many rows as the {steps} steps. "
                 f"Got {matrix.steps} rows instead."
             )
-        return matrix
+        return dyadic(matrix) if exact else matrix
 
     def build(self, steps: int) -> StrategyMatrix:
         return self.matrix(steps)

@@ -24,7 +24,11 @@ def of_first_steps(planned: Mechanism, sampler: Sampler) -> Mechanism | None:
     """
     try:
         shorter = Mechanism(
-            strategy=planned.strategy, sampler=sampler, noise_multiplier=planned.sigma, unit=planned.unit
+            strategy=planned.strategy,
+            sampler=sampler,
+            noise_multiplier=planned.sigma,
+            unit=planned.unit,
+            exact=planned.exact,
         )
     except InvalidInputError:  # there are more bands than steps, say
         return None

@@ -1,0 +1,81 @@
+"""The matrix of exact noise: entries, or those of the inverse, that are multiples of ``2^-24``."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.strategies.matrix.banded import BandedMatrix
+from hockeystick.strategies.matrix.base import Array, StrategyMatrix
+from hockeystick.strategies.matrix.buffered import BufferedToeplitzMatrix
+from hockeystick.strategies.matrix.dense import DenseMatrix
+from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
+from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+from hockeystick.strategies.matrix.tree import TreeMatrix
+
+UNIT = 2.0**-24
+"""Every entry is a whole number of these, so that a product with a whole number of grid steps is exact."""
+LARGEST_ENTRY = 64.0
+
+
+@lru_cache(maxsize=16)
+def dyadic(matrix: StrategyMatrix) -> StrategyMatrix:
+    """The matrix of the same structure with the nearest multiples of ``UNIT`` as entries.
+
+    A matrix whose inverse has the bands has it rounded in its inverse, and is what that is the inverse of. Rounding
+    keeps the structure, signs and the order of entries; norms of columns change by up to 1e-7 of themselves, and are
+    computed from what it returns, as everything else is.
+
+    >>> from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
+    >>> dyadic(ToeplitzMatrix(np.array([1.0, 0.1]), 5)).coefficients[1] * 2**24
+    1677722.0
+
+    Raises: UnsupportedError for a structure that rounding destroys; InvalidInputError where an entry of the diagonal
+    would be zero, or an entry is above ``LARGEST_ENTRY``.
+    """
+    if isinstance(matrix, TreeMatrix):
+        return matrix
+    if isinstance(matrix, BufferedToeplitzMatrix):
+        raise UnsupportedError(
+            "Exact noise needs the entries of C, or of its inverse, in whole numbers, which a sum of decaying powers "
+            "does not have; use a strategy with bands, or with a banded inverse, such as 'banded_inverse_square_root'."
+        )
+    if isinstance(matrix, InverseToeplitzMatrix):
+        return _checked(InverseToeplitzMatrix(_rounded(matrix.inverse_coefficients), matrix.steps))
+    if isinstance(matrix, ToeplitzMatrix):
+        return _checked(ToeplitzMatrix(np.trim_zeros(_rounded(matrix.coefficients), "b"), matrix.steps))
+    if isinstance(matrix, BandedMatrix):
+        return _checked(BandedMatrix(_rounded(matrix.band)))
+    if isinstance(matrix, DenseMatrix):
+        return _checked(DenseMatrix(_rounded(matrix.entries)))
+    raise UnsupportedError(f"There is no exact noise for a matrix of type {type(matrix).__name__}.")
+
+
+def check_dyadic(matrix: StrategyMatrix) -> None:
+    """Raise InvalidInputError unless all that determines the matrix are multiples of ``UNIT``."""
+    for name in matrix.defined_by:
+        units = np.asarray(getattr(matrix, name), dtype=np.float64) / UNIT
+        if not np.array_equal(units, np.round(units)):
+            raise InvalidInputError(
+                f"The entries of a matrix of exact noise must be multiples of 2^-24; those of this "
+                f"{type(matrix).__name__} are not, so the noise would be that of another matrix than the accounted one."
+            )
+
+
+def _rounded(entries: Array) -> Array:
+    if np.abs(entries).max() > LARGEST_ENTRY:
+        raise InvalidInputError(
+            f"The entries of a matrix of exact noise must be at most {LARGEST_ENTRY:g}. "
+            f"Got {np.abs(entries).max():.6g} instead."
+        )
+    rounded: Array = np.round(entries / UNIT) * UNIT
+    return rounded + 0.0  # zeros have one sign, as a digest tells two apart
+
+
+def _checked(matrix: StrategyMatrix) -> StrategyMatrix:
+    if not matrix.diagonal_entries.min() > 0.0:
+        raise InvalidInputError(
+            f"The diagonal of a matrix of exact noise must be at least {UNIT / 2.0:.3g}, as it is rounded to multiples "
+            f"of {UNIT:.3g}; the smallest entry is less."
+        )
+    return matrix
