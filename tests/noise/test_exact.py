@@ -164,7 +164,39 @@ def test_what_is_in_doubt_is_decided_alike(name, monkeypatch):
     assert len(asked) > 0.02 * sure.size
 
 
-def test_a_sum_of_large_numbers_is_in_doubt(monkeypatch):
+@every_strategy
+def test_numbers_as_wrong_as_they_may_be_change_nothing(name, monkeypatch):
+    """All moved by nine tenths of an error of .05 grid steps: first guesses are wrong, and what is given is not."""
+    run, width = mechanism(STRATEGIES[name]), 40
+    right = rows(stream(run, width, rng=rng(5)))
+    scale = grid_of(run.matrix, SIGMA, width).scale
+    monkeypatch.setattr(solvers, "ERROR", 0.05 / scale)
+    sharpen = solvers.sharpen
+
+    def moved(draws, z, first, start):
+        sharpen(draws, z, first, start)
+        z += 0.045 * (2.0 * ((np.arange(z.size).reshape(z.shape) + first) % 2) - 1.0)
+
+    monkeypatch.setattr(solvers, "sharpen", moved)
+    np.testing.assert_array_equal(rows(stream(run, width, rng=rng(5))), right)
+
+
+def test_sums_in_whole_numbers_agree_with_those_in_float64(monkeypatch):
+    """Where every sum of float64 is in doubt, all are made in whole numbers, and none is left open."""
+    run, width = mechanism(SquareRoot()), 400
+    right = rows(stream(run, width, rng=rng(6)))
+    plain = solvers.Feedback.coefficients
+
+    def doubtful(self, first, count):
+        step = plain(self, first, count)
+        return step._replace(rough=np.full_like(step.rough, 0.5))
+
+    monkeypatch.setattr(solvers.Feedback, "coefficients", doubtful)
+    monkeypatch.setattr(solvers, "rounded", lambda *given: pytest.fail("none is in doubt"))
+    np.testing.assert_array_equal(rows(stream(run, width, rng=rng(6))), right)
+
+
+def test_a_sum_of_large_numbers_is_in_doubt():
     """An inverse that grows makes sums of millions: float64 then errs by more than a number does, and allows for it.
 
     The numbers themselves are taken to be without error, so only what the sums allow for keeps them from being wrong.
@@ -172,6 +204,7 @@ def test_a_sum_of_large_numbers_is_in_doubt(monkeypatch):
     matrix = ToeplitzMatrix(np.round(np.r_[1.0, np.full(60, 0.015)] * 2**24) / 2**24, 61)
     grid = Grid(20, 2.0**20, 2**30)
     solver = exact_solver(matrix, grid=grid, size=1)
+    assert isinstance(solver, solvers.Feedback)
     step = solver.coefficients(40, 4)
     largest = 37.0 * grid.scale + 0.015 * 40 * grid.limit
     assert (step.rough >= 40 * 2.0**-53 * largest).all()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from hockeystick.bounds import Question
-from hockeystick.certificate.parts import Accuracy, Bounded, CutOff, ForeignNoise, Interval, Methods
+from hockeystick.certificate.parts import Accuracy, Bits, Bounded, CutOff, ForeignNoise, Interval, Methods
 from hockeystick.certificate.text import exact, generator_text, interval_text, number
 from hockeystick.errors import InvalidInputError
 from hockeystick.files import write_atomically
@@ -62,6 +62,10 @@ class CertificateBase(Spec):
         @property
         def generator(self) -> ForeignNoise | None:
             """Whose normal numbers the noise is made of, where they are not hockeystick's."""
+
+        @property
+        def bits(self) -> Bits | None:
+            """What is proved of the bits of a run with exact noise."""
 
         @property
         def hockeystick_version(self) -> str:
@@ -156,6 +160,8 @@ class CertificateBase(Spec):
             f"  kind              {self.kind_text}",
             f"  adjacency         {self.adjacency.value}{also}",
         ]
+        if self.bits is not None:
+            lines.append("  bits              the noise and the sums are covered, bit for bit; timing is not")
         if requirements:
             lines += ["  the run must", *(f"    - {requirement}" for requirement in self.requirements)]
         if self.cut_off:

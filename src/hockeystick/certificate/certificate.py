@@ -12,6 +12,7 @@ from hockeystick.certificate.parts import (
     Actor,
     Assumption,
     AttackNumbers,
+    Bits,
     Bounded,
     CutOff,
     ForeignNoise,
@@ -60,6 +61,8 @@ class Certificate(Extended, CertificateBase):
         sensitivity: largest column norm of the strategy matrix.
         strategy_digest: SHA-256 of that matrix where an optimiser found it.
         generator: whose normal numbers the noise is made of, where that is not hockeystick; in format 3 alone.
+        bits: of exact noise, what is proved of the bits of a run, what is assumed, and what is not covered; in format 3
+            alone, and None where the noise is in floating point.
         method, references: the accountants that gave the two ends, and where their proofs are.
         kind, confidence: deterministic bounds hold with certainty (confidence 1).
         monte_carlo: for Monte Carlo bounds: the failure probability, what it is about, and the runs behind them.
@@ -72,7 +75,7 @@ class Certificate(Extended, CertificateBase):
         digest: SHA-256 of the rest. It shows accidents and naive edits; it is not a signature.
     """
 
-    LATER: ClassVar[frozenset[str]] = frozenset({"generator"})
+    LATER: ClassVar[frozenset[str]] = frozenset({"generator", "bits"})
 
     format: Literal["hockeystick-certificate/2", "hockeystick-certificate/3"] = "hockeystick-certificate/3"
     sentence: str
@@ -88,6 +91,7 @@ class Certificate(Extended, CertificateBase):
     rates: Rates
     noise: Noise
     generator: ForeignNoise | None = None
+    bits: Bits | None = None
     assumptions: tuple[Assumption, ...]
     caveats: tuple[str, ...]
     recompute: str
@@ -101,6 +105,13 @@ class Certificate(Extended, CertificateBase):
             raise InvalidInputError(
                 f"The 'generator' field belongs to format = {FORMAT!r}. Got {self.format!r} instead"
             )
+        if self.mechanism.exact != (self.bits is not None) or (self.bits is not None and self.format == FORMAT_2):
+            raise InvalidInputError(
+                f"The 'bits' field must be given for an exact mechanism, with format = {FORMAT!r}, and for no other. "
+                f"Got format = {self.format!r} instead"
+            )
+        if self.generator is not None and self.bits is not None:
+            raise InvalidInputError("The 'generator' field must be left out for an exact mechanism")
         if (self.format == FORMAT) != (self.numbers.basis is not None):
             raise InvalidInputError(
                 f"The 'numbers.basis' field must be given with format = {FORMAT!r}, and only then. "
@@ -175,6 +186,7 @@ READING_ORDER = (
     "rates",
     "noise",
     "generator",
+    "bits",
     "sensitivity",
     "strategy_digest",
     "method",

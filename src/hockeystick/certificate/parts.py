@@ -154,6 +154,22 @@ class ForeignNoise(Spec):
     floor: Bounded
 
 
+class Bits(Spec):
+    """How a claim about real numbers becomes one about the bits of a run with exact noise, in sentences.
+
+    Attributes:
+        covered: what is proved of the bits.
+        assumed: what the proof takes for granted.
+        not_covered: what it says nothing about.
+        lower_end: what the lower end of the interval is about.
+    """
+
+    covered: tuple[str, ...]
+    assumed: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    lower_end: str
+
+
 class Status(StrEnum):
     """What is known of an assumption."""
 

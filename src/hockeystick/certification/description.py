@@ -23,7 +23,7 @@ from hockeystick.certificate import (
 )
 from hockeystick.certification import former_wording, wording
 from hockeystick.certification.attack import FALSE_POSITIVE_RATES
-from hockeystick.errors import CannotCertifyError
+from hockeystick.errors import CannotCertifyError, InvalidInputError
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise.generators import floor, floor_of_known_batches, known
 from hockeystick.samplers import Sampler
@@ -76,15 +76,17 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
         actors=wording.actors(mechanism),
         rates=rates(sampler, statements.num_examples),
         noise=_noise(mechanism, sensitivity, statements),
+        bits=wording.bits(mechanism),
         sensitivity=sensitivity,
         strategy_digest=mechanism.matrix.digest if mechanism.strategy.optimised else None,
         references=(
             *(reference_of(name) for name in wording.methods_used(method)),
             *mechanism.unit.references,
             *(() if generator is None else ("docs/theory/generators.md",)),
+            *(("docs/theory/exact-noise.md",) if mechanism.exact else ()),
         ),
         assumptions=of_format.assumptions(mechanism, method, claim, statements),
-        caveats=of_format.caveats(claim),
+        caveats=of_format.caveats(claim, exact=mechanism.exact),
         recompute=of_format.recompute(mechanism),
         keep_private=of_format.keep_private(mechanism, relations, statements),
         statements=statements,
@@ -136,6 +138,11 @@ def drawn_by(certificate: Certificate, generator: str) -> Certificate:
 
 def check_floor(mechanism: Mechanism, generator: str, delta: float) -> float:
     """The floor of delta with the noise of this generator; raises CannotCertifyError for a delta below it."""
+    if mechanism.exact:
+        raise InvalidInputError(
+            f"The 'generator' argument must be left out for an exact mechanism, whose noise is hockeystick's own. "
+            f"Got {generator!r} instead."
+        )
     lowest, source = floor(mechanism, generator), known(generator)
     if delta < lowest:
         raise CannotCertifyError(

@@ -52,7 +52,7 @@ def assumptions(
     return wording.assumptions(mechanism, method, claim, statements, TEXTS)
 
 
-def caveats(claim: MonteCarloClaim | None) -> tuple[str, ...]:
+def caveats(claim: MonteCarloClaim | None, *, exact: bool = False) -> tuple[str, ...]:
     """How a program may differ from the mechanism."""
     said = wording.caveats(None)
     if claim is None:

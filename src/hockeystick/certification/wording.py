@@ -11,6 +11,7 @@ from hockeystick.accountants.registry import assumed_by, reference_of
 from hockeystick.certificate import (
     Actor,
     Assumption,
+    Bits,
     ForeignNoise,
     Interval,
     Methods,
@@ -27,6 +28,11 @@ from hockeystick.strategies.companion import file_name
 from hockeystick.types import Adjacency
 
 SECRECY = "Keep the draws of batches and noise secret, and use them for this run only."
+
+INVARIANCE = (
+    "Compute the gradients in physical batches of one fixed shape, sequence length included, with deterministic "
+    "kernels and with nothing that passes from one example to another."
+)
 
 
 class Texts(NamedTuple):
@@ -124,6 +130,29 @@ def not_covered(statements: Statements, generator: ForeignNoise | None) -> tuple
     )
 
 
+def bits(mechanism: Mechanism) -> Bits | None:
+    """What is proved, assumed and not covered of the bits of a run; None where its noise is in floating point."""
+    if not mechanism.exact:
+        return None
+    return Bits(
+        covered=(
+            "The noise: its whole numbers have exactly the law of the real mechanism's output, rounded to a grid.",
+            "The sums: whole numbers of the clipped gradients and of the noise are added without rounding.",
+            "Everything computed from the released sums, in any arithmetic.",
+        ),
+        assumed=(
+            "The words of the noise's generator are uniform, independent and secret.",
+            "The batches are drawn from their law; samplers compare random numbers in floating point.",
+            "The whole numbers of an example depend on that example and on what was released alone (invariance).",
+        ),
+        not_covered=("How long a step takes, which says a little about the noise.",),
+        lower_end=(
+            "The lower end is that of the real mechanism. Rounding to the grid can only hide more, by at most what "
+            "half a grid step in every released number hides."
+        ),
+    )
+
+
 def actors(mechanism: Mechanism) -> tuple[Actor, ...]:
     """The trust model."""
     others = f"every other {unit_of(mechanism)}"
@@ -150,7 +179,8 @@ def assumptions(
     used = methods_used(method)
     asked = {
         "batches": mechanism.sampler.requirement,
-        "noise": mechanism.strategy.noise_requirement(mechanism.sigma),
+        "noise": mechanism.strategy.noise_requirement(mechanism.sigma, exact=mechanism.exact),
+        **({"invariance": INVARIANCE} if mechanism.exact else {}),
         "normaliser": texts.normaliser,
         "secrecy": SECRECY,
     }
@@ -189,12 +219,11 @@ def methods_used(method: Methods) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for one in (method.upper, method.lower) if one is not None))
 
 
-def caveats(claim: MonteCarloClaim | None) -> tuple[str, ...]:
-    """How a program may differ from the mechanism."""
-    said = (
-        "The claim is about exact arithmetic; noise in floating-point numbers is not exactly Gaussian.",
-        "The claim is about ideal random numbers; a generator that is not cryptographic may be predictable.",
-    )
+def caveats(claim: MonteCarloClaim | None, *, exact: bool = False) -> tuple[str, ...]:
+    """How a program may differ from the mechanism; with exact noise, arithmetic is no way to differ from it."""
+    real = "The claim is about exact arithmetic; noise in floating-point numbers is not exactly Gaussian."
+    ideal = "The claim is about ideal random numbers; a generator that is not cryptographic may be predictable."
+    said = (ideal,) if exact else (real, ideal)
     if claim is None:
         return said
     seeds = "The seeds here are of accounting samples and may be published; keep the seeds of batches and noise secret."

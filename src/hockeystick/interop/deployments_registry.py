@@ -52,7 +52,9 @@ def registry_entry(certificate: CertificateBase, record: "RunRecord | None" = No
         },
         "dp_variant": {
             "variant_name": "Approximate DP",
-            "unprotected_quantities": " ".join(certificate.not_covered),
+            "unprotected_quantities": " ".join(
+                (*certificate.not_covered, *(() if certificate.bits is None else certificate.bits.not_covered))
+            ),
         },
         "privacy_loss": {
             "privacy_unit": certificate.unit,

@@ -126,6 +126,20 @@ def _protection(certificate: Certificate) -> tuple[Row, ...]:
         Row("released", certificate.released),
         Row("prefixes", certificate.prefixes),
         Row("not covered", " ".join(certificate.not_covered)),
+        *_bits(certificate),
+    )
+
+
+def _bits(certificate: Certificate) -> tuple[Row, ...]:
+    """What is proved of the bits of a run; nothing where its noise is in floating point."""
+    bits = certificate.bits
+    if bits is None:
+        return ()
+    return (
+        Row("bits covered", " ".join(bits.covered)),
+        Row("bits assumed", " ".join(bits.assumed)),
+        Row("bits not covered", " ".join(bits.not_covered)),
+        Row("lower end", bits.lower_end),
     )
 
 
@@ -143,7 +157,7 @@ def _run(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
     often += f", in at most {rates.most_participations} of the {rates.steps} steps"
     if rates.expected_batch_size is not None and "rates.expected_batch_size" not in hidden:
         often += f"; {at_most}{rates.expected_batch_size:.12g} examples a batch on average"
-    size = f"{exact(noise.multiplier)} clipping norms"
+    size = f"{'exact, ' if mechanism.exact else ''}standard deviation {exact(noise.multiplier)} clipping norms"
     if noise.standard_deviation is not None:
         size += f" = {noise.standard_deviation:.12g} on sums"
     if noise.standard_deviation_of_mean is not None:
@@ -157,7 +171,7 @@ def _run(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
         Row("sampler", f"{mechanism.sampler.kind}: {sampler}"),
         Row("rates", often),
         Row("strategy", f"{mechanism.strategy.kind}{options}, {scale}"),
-        Row("noise", f"standard deviation {size}; {noise.over_sensitivity:.6g} times the sensitivity"),
+        Row("noise", f"{size}; {noise.over_sensitivity:.6g} times the sensitivity"),
         *(() if certificate.generator is None else (Row("generator", generator_text(certificate.generator)),)),
     )
 

@@ -112,6 +112,8 @@ def overview_text(found: Overview) -> str:
                 f"noise_multiplier {found.noise_multiplier!r} clipping norms; over the sensitivity {relative:.6g}",
             )
         )
+    if plan.noise.exact:
+        rows.append(("exact", "in whole numbers: certificates cover the bits that a run adds"))
     target = [f"{name} {value!r}" for name, value in plan.target.model_dump().items() if value is not None]
     rows.append(("target", ", ".join(target) if target else "not given"))
     lines = [f"{name:<16}{value}" for name, value in rows]
@@ -128,6 +130,7 @@ def overview_json(found: Overview) -> dict[str, Any]:
         "sampler": found.plan.sampler.kind,
         "strategy": found.plan.strategy.kind,
         "unit": found.plan.unit.model_dump(mode="json"),
+        "exact": found.plan.noise.exact,
         **asdict(found.numbers),
         "sensitivity": found.sensitivity,
         "full_sensitivity": found.full_sensitivity,

@@ -38,8 +38,15 @@ class StrategySpec(Spec):
             )
         self.check(steps)
 
-    def noise_requirement(self, noise_multiplier: float) -> str:
+    def noise_requirement(self, noise_multiplier: float, *, exact: bool = False) -> str:
         """One sentence: what noise the run has to add."""
+        if exact:
+            return (
+                f"Round the gradient of every example, clipped to a fixed norm, to whole numbers of grid steps whose "
+                f"norm is at most that norm, sum these over the batch, and add to the sum of step t, also for empty "
+                f"batches, the whole numbers of row t of the exact noise of this mechanism, whose z has the standard "
+                f"deviation {noise_multiplier!r} in clipping norms."
+            )
         return (
             f"Clip the gradient of every example to a fixed norm, sum over the batch, and add to the sum of step t, "
             f"also for empty batches, row t of C^-1 z times that norm, where C is the matrix of this mechanism "

@@ -18,7 +18,9 @@ class Identity(StrategySpec):
     kind: Literal["identity"] = "identity"
     most_steps: ClassVar[int] = 10**9
 
-    def noise_requirement(self, noise_multiplier: float) -> str:
+    def noise_requirement(self, noise_multiplier: float, *, exact: bool = False) -> str:
+        if exact:
+            return super().noise_requirement(noise_multiplier, exact=True)
         return (
             f"Clip the gradient of every example to a fixed norm, sum over the batch, and add fresh Gaussian noise of "
             f"standard deviation {noise_multiplier!r} times that norm to every step's sum, also for empty batches."
