@@ -62,11 +62,11 @@ class Noise(optax.GradientTransformationExtraArgs):
         divisor: by which the sum was divided already; a public number.
 
     Raises: InvalidInputError for a run without noise, a clipping norm or divisor that is not a positive number, and
-    float64 noise while ``jax_enable_x64`` is off; UnsupportedError where JAX runs in several processes, and for a run
-    whose rows are not on the host, or whose noise is exact. Of ``init`` and ``update``: InvalidInputError for other parameters than the run has
-    noise for, a state that is not at the next step, and a sum over nobody knows which examples; UnsupportedError in
-    ``jax.shard_map`` and ``jax.pmap``, and of ``update`` for sums in narrower types than float32; ViolationError for
-    sums that are longer than the clipping norms of their examples together, or not finite; and as
+    float64 noise while ``jax_enable_x64`` is off; UnsupportedError where JAX runs in several processes, for a run whose
+    rows are not on the host, and for exact noise. Of ``init`` and ``update``: InvalidInputError for other parameters
+    than the run has noise for, a state that is not at the next step, and a sum over nobody knows which examples;
+    UnsupportedError in ``jax.shard_map`` and ``jax.pmap``, and of ``update`` for sums in narrower types than float32;
+    ViolationError for sums that are longer than the clipping norms of their examples together, or not finite; and as
     :meth:`hockeystick.training.Run.noise`.
     """
 
@@ -80,8 +80,8 @@ class Noise(optax.GradientTransformationExtraArgs):
             raise InvalidInputError("The 'run' argument must be a run with noise; this one has shape=None.")
         if run.mechanism.exact:
             raise UnsupportedError(
-                "Exact noise is in whole numbers of grid steps, which hs.jax does not add; use hs.training.Run in a loop of "
-                "your own, or a mechanism without exact=True."
+                "Exact noise is in whole numbers of grid steps, which hs.jax does not add; use hs.training.Run in a "
+                "loop of your own, or a mechanism without exact=True."
             )
         if run.dtype == np.float64 and not jax.config.jax_enable_x64:
             raise InvalidInputError(
