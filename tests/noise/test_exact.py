@@ -382,9 +382,9 @@ def test_what_cannot_be_exact_is_refused():
         stream(mechanism(Identity()), 3, rng=rng(), dtype=np.float64)
     with pytest.raises(UnsupportedError, match="sum of decaying powers"):
         _ = mechanism(BufferedToeplitz(buffers=2)).matrix
-    growing = ToeplitzMatrix(np.array([1.0, 1.5]), 40)
-    with pytest.raises(InvalidInputError, match=r"inverse whose rows sum to at most 54\.8"):
-        grid_of(growing, 1.0, 10)
+    for entry, steps in ((1.5, 40), (1.0625, 25)):  # sums of 2e7 and of 57
+        with pytest.raises(InvalidInputError, match=r"inverse whose rows sum to at most 54\.8"):
+            grid_of(ToeplitzMatrix(np.array([1.0, entry]), steps), 1.0, 10)
 
 
 def test_a_matrix_that_is_not_the_accounted_one_is_refused():
