@@ -32,7 +32,9 @@ class NoiseStream:
     norm, to the *sum* of the clipped gradients of batch t, for every step, batches without examples included.
 
     Guarantee: in exact arithmetic C times these rows is white (of a tree, the rows are the left inverse applied to
-    white noise). The solvers and ``hockeystick.noise.normals`` state the errors of floating point.
+    white noise). The solvers and ``hockeystick.noise.normals`` state the errors of floating point. Of an exact
+    mechanism the rows are whole numbers of grid steps instead, of type int32, and what a run releases with them is a
+    rounding of the real mechanism's output, without any error (docs/theory/exact-noise.md).
 
     Cost: O(bands) operations a parameter and step, and memory for about 5/4 bands arrays of the parameters' size
     (solvers of other structures say theirs). It uses as many threads as ``OMP_NUM_THREADS`` says, or one for each core.
@@ -111,7 +113,7 @@ class NoiseStream:
         return self._rows.nbytes
 
     def next(self, out: Reals | None = None, *, copy: bool = True) -> Reals:
-        """The noise of the next step, shape ``shape``, in clipping norms.
+        """The noise of the next step, shape ``shape``, in clipping norms; exact noise, in grid steps.
 
         Args:
             out: where to write it (of that shape and type, contiguous), to spare an allocation.
