@@ -1,7 +1,8 @@
 """``python -m benchmarks.noise``: correlated noise, steps a second on one core, beside jax-privacy where installed.
 
-The strategy is the banded square root; each contestant makes the noise of one step after the other, in float32, in a
-process of its own that may use one core. 'memory' is what is kept between steps, 'peak' that of the whole process.
+The strategy is the banded square root; each contestant makes the noise of one step after the other, in float32 or, of
+exact noise, in whole numbers of 32 bits, in a process of its own that may use one core. 'memory' is what is kept
+between steps, 'peak' that of the whole process.
 """
 
 import argparse
@@ -17,7 +18,9 @@ from importlib.util import find_spec
 from benchmarks.runner import ONE_THREAD, ROOT
 
 
-def ours(bands: int, size: int, steps: int, *, secure: bool = False) -> tuple[Callable[[], object], int]:
+def ours(
+    bands: int, size: int, steps: int, *, secure: bool = False, exact: bool = False
+) -> tuple[Callable[[], object], int]:
     """One step of our stream, and the bytes it keeps."""
     import numpy as np
 
@@ -26,15 +29,22 @@ def ours(bands: int, size: int, steps: int, *, secure: bool = False) -> tuple[Ca
     from hockeystick.samplers import BallsInBins
     from hockeystick.strategies import BandedSquareRoot
 
-    mechanism = Mechanism(strategy=BandedSquareRoot(bands=bands), sampler=BallsInBins(bins=steps), noise_multiplier=1.0)
+    mechanism = Mechanism(
+        strategy=BandedSquareRoot(bands=bands), sampler=BallsInBins(bins=steps), noise_multiplier=1.0, exact=exact
+    )
     noise = stream(mechanism, size, rng=None if secure else np.random.default_rng(0), secure=secure)
-    out = np.empty(size, np.float32)
+    out = np.empty(size, noise.dtype)
     return lambda: noise.next(out), noise.nbytes
 
 
 def our_secure_noise(bands: int, size: int, steps: int) -> tuple[Callable[[], object], int]:
     """The same from an AES key stream."""
     return ours(bands, size, steps, secure=True)
+
+
+def our_exact_noise(bands: int, size: int, steps: int) -> tuple[Callable[[], object], int]:
+    """The same in whole numbers, with exactly the law that is accounted for."""
+    return ours(bands, size, steps, exact=True)
 
 
 def our_filter(bands: int, size: int, steps: int) -> tuple[Callable[[], object], int]:
@@ -96,6 +106,7 @@ def jax_privacy(bands: int, size: int, steps: int) -> tuple[Callable[[], object]
 
 CONTESTANTS: dict[str, tuple[str, Callable[[int, int, int], tuple[Callable[[], object], int]]]] = {
     "hockeystick": ("hockeystick", ours),
+    "hockeystick, exact": ("hockeystick", our_exact_noise),
     "hockeystick, secure": ("cryptography", our_secure_noise),
     "hockeystick, filter only": ("hockeystick", our_filter),
     "numpy, white noise": ("numpy", numpy_normals),

@@ -15,7 +15,8 @@ def _root_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"), [("hockeystick", 3), ("hockeystick, filter only", 3), ("numpy, white noise", 0)]
+    ("name", "rows"),
+    [("hockeystick", 3), ("hockeystick, exact", 3), ("hockeystick, filter only", 3), ("numpy, white noise", 0)],
 )
 def test_a_contestant_is_measured(name, rows):
     from benchmarks.noise import measure
