@@ -18,6 +18,8 @@ class Coefficients(NamedTuple):
 
     Attributes:
         weights: minus the entries ``C[t, t - j]``, shape (count, p); column 0 is not read.
+        ahead: what the row j before step t is multiplied by for step t + 1, shape (count, p): weights of the next step,
+            one place earlier.
         units: the entries in units of ``2^-24``, shape (count, p).
         over: one over the diagonal, shape (count,).
         rough, fine: bounds on the error of what is rounded, shape (count,), when the sum over the past is made in
@@ -25,6 +27,7 @@ class Coefficients(NamedTuple):
     """
 
     weights: Floats
+    ahead: Floats
     units: NDArray[np.int64]
     over: Floats
     rough: Floats
@@ -56,27 +59,82 @@ def feed_back(
     Returns: whether any is in doubt.
     """
     count, size = z.shape
-    total = np.empty(CHUNK)
+    totals = np.empty((2, CHUNK))
     any_doubt = False
     for k in range(size):
         doubtful[k] = count
     for start in range(0, size, CHUNK):
         stop = min(start + CHUNK, size)
-        row = total[: stop - start]
-        for b in range(begin, count):
-            now, out = z[b, start:stop], ring[place + b, first + start : first + stop]
+        column, open_ones = first + start, doubtful[start:stop]
+        row, next_row = totals[0, : stop - start], totals[1, : stop - start]
+        for b in range(begin, count, 2):  # two steps at a time: the rows before both are read and converted once
+            now = z[b, start:stop]
             for k in range(row.size):
                 row[k] = now[k]
-            add_past(row, ring, place + b, step.weights[b], first + start)
-            if not round_off(row, step.over[b], step.rough[b], out):
+            if b + 1 == count:
+                add_past(row, ring, place + b, step.weights[b], column)
+                any_doubt |= _decide(ring, place + b, row, now, step, b, column, open_ones)
                 continue
+            later = z[b + 1, start:stop]
             for k in range(row.size):
-                if not certain(row[k] * step.over[b] + 0.5, step.rough[b]):
-                    value, sure = _by_units(ring, place + b, now[k], step, b, first + start + k)
-                    out[k] = value
-                    if not sure:
-                        doubtful[start + k] = min(doubtful[start + k], b)
-                        any_doubt = True
+                next_row[k] = later[k]
+            _add_past_to_two(row, next_row, ring, place + b, step.weights[b], step.ahead[b], column)
+            any_doubt |= _decide(ring, place + b, row, now, step, b, column, open_ones)
+            add_past(next_row, ring, place + b + 1, step.weights[b + 1, :2], column)
+            any_doubt |= _decide(ring, place + b + 1, next_row, later, step, b + 1, column, open_ones)
+    return any_doubt
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _add_past_to_two(
+    row: Floats, next_row: Floats, ring: Integers, place: int, weights: Floats, ahead: Floats, start: int
+) -> None:
+    """Add ``weights[j]`` and ``ahead[j]`` times the row j before ``place``, j = 1, ..., p - 1, to parts of two rows."""
+    rows, size = ring.shape[0], row.size
+    stop = start + size
+    j = 1
+    while j + 3 < weights.size:
+        x1, x2 = ring[(place - j) % rows, start:stop], ring[(place - j - 1) % rows, start:stop]
+        x3, x4 = ring[(place - j - 2) % rows, start:stop], ring[(place - j - 3) % rows, start:stop]
+        w1, w2, w3, w4 = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
+        a1, a2, a3, a4 = ahead[j], ahead[j + 1], ahead[j + 2], ahead[j + 3]
+        for k in range(size):
+            y1, y2, y3, y4 = np.float64(x1[k]), np.float64(x2[k]), np.float64(x3[k]), np.float64(x4[k])
+            row[k] = row[k] + w1 * y1 + w2 * y2 + w3 * y3 + w4 * y4
+            next_row[k] = next_row[k] + a1 * y1 + a2 * y2 + a3 * y3 + a4 * y4
+        j += 4
+    while j < weights.size:
+        x1 = ring[(place - j) % rows, start:stop]
+        w1, a1 = weights[j], ahead[j]
+        for k in range(size):
+            y1 = np.float64(x1[k])
+            row[k] += w1 * y1
+            next_row[k] += a1 * y1
+        j += 1
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _decide(
+    ring: Integers,
+    place: int,
+    row: Floats,
+    z: Floats,
+    step: Coefficients,
+    b: int,
+    first: int,
+    doubtful: NDArray[np.int64],
+) -> bool:
+    """Round one step, from its sums in ``row``, into the ring; returns whether any number of it is in doubt."""
+    out = ring[place, first : first + row.size]
+    if not round_off(row, step.over[b], step.rough[b], out):
+        return False
+    any_doubt = False
+    for k in range(row.size):
+        if not certain(row[k] * step.over[b] + 0.5, step.rough[b]):
+            out[k], sure = _by_units(ring, place, z[k], step, b, first + k)
+            if not sure:
+                doubtful[k] = min(doubtful[k], b)
+                any_doubt = True
     return any_doubt
 
 

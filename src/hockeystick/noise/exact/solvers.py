@@ -104,8 +104,11 @@ class Feedback(WholeNumbers):
         units = (entries / UNIT).astype(np.int64)
         largest = LARGEST * scale + entries[:, 1:].sum(axis=1) * self.grid.limit  # of any partial sum
         drawing = ERROR * scale / diagonal
+        ahead = np.zeros_like(entries)
+        ahead[:-1, :-1] = -entries[1:, 1:]
         return Coefficients(
             weights=-entries,
+            ahead=ahead,
             units=units,
             over=1.0 / diagonal,
             rough=drawing + ROUNDOFF * (entries.shape[1] + 4) * (largest / diagonal + 1.0),
