@@ -283,6 +283,32 @@ def test_the_matrix_makes_the_noise_white(name):
         assert abs(products.mean()) < 6.0 / np.sqrt(products.size)
 
 
+def largest_step(v, z, matrix):
+    """How far ``C v`` is from z, in grid steps over the diagonal: at most 1/2, and far more for a number off by one."""
+    return float((np.abs(matrix.dot(v.astype(np.float64)) - z) / matrix.diagonal_entries[:, None]).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["identity", "optimised"])
+def test_no_number_of_two_million_is_off_by_one(name):
+    """Against SciPy's quantile of the words' 63 bits, in float64: wrong by 1e-8 grid steps, so 1e-6 is left for it.
+
+    A planted step in one of a million numbers is seen: it stands out by half a step or more.
+    """
+    from scipy.special import ndtri
+
+    steps, width = 10, 200_000
+    run = mechanism(STRATEGIES[name], steps=steps)
+    grid, source = grid_of(run.matrix, SIGMA, width), SeededSource.from_generator(rng(12))
+    words = source.words(0, steps * width)
+    bits = (words & np.uint64(MASK)).astype(np.float64) + 0.5
+    z = ndtri(bits * 2.0**-64) * np.where(words >> np.uint64(63), 1.0, -1.0) * grid.scale
+    v, z = rows(stream(run, width, rng=rng(12))), z.reshape(steps, width)
+    assert largest_step(v, z, run.matrix) <= 0.5 + 1e-6
+    v[[2, 7], [31, 199_991]] += 1
+    assert largest_step(v, z, run.matrix) > 0.9
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32), st.sampled_from(["bands", "bands of the inverse"]))
 def test_equal_outputs_of_the_real_mechanism_give_equal_releases(seed, name):
