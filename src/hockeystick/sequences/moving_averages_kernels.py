@@ -128,6 +128,21 @@ def window_sums(
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def _add_adjoints(
+    begins: Counts, counts: Counts, start: Array, values: Array, table: Array, first: Counts, found: Array
+) -> None:
+    """Add to ``found`` what :func:`window_adjoints` sums for a group of one bin, in one pass."""
+    for s in range(start.size):
+        n, begin, place = counts[s], begins[s], first[s]
+        u, v = start[s] * values[0, s], start[s] * values[1, s]
+        c, d = table[0, place : place + n], table[1, place : place + n]
+        reals, imaginaries = found[0, begin : begin + n], found[1, begin : begin + n]
+        for j in range(n):
+            reals[j] += u * c[j] + v * d[j]
+            imaginaries[j] += v * c[j] - u * d[j]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def window_adjoints(
     begins: Counts,
     counts: Counts,
@@ -139,22 +154,25 @@ def window_adjoints(
     first: Counts,
 ) -> Array:
     """The adjoint of :func:`window_sums` for inner products weighted by ``start``; arguments as there."""
-    bins = kinds.size
-    x, y, found = np.zeros(counts.max()), np.zeros(counts.max()), np.zeros((2, start.size))
-    for s in range(start.size):
-        n, begin = counts[s], begins[s]
-        x[:n] = start[s] * values[0, s]
-        y[:n] = start[s] * values[1, s]
-        for i in range(bins):
-            table, place = tables[kinds[i]], first[i, s]
-            c, d = table[0, place : place + n], table[1, place : place + n]
+    found = np.zeros((2, start.size))
+    if kinds.size == 1:
+        _add_adjoints(begins, counts, start, values, tables[kinds[0]], first[0], found)
+    else:
+        x, y = np.zeros(counts.max()), np.zeros(counts.max())
+        for s in range(start.size):
+            n, begin = counts[s], begins[s]
+            x[:n] = start[s] * values[0, s]
+            y[:n] = start[s] * values[1, s]
+            for i in range(kinds.size):
+                table, place = tables[kinds[i]], first[i, s]
+                c, d = table[0, place : place + n], table[1, place : place + n]
+                for j in range(n):
+                    u, v = x[j], y[j]
+                    x[j] = u * c[j] + v * d[j]
+                    y[j] = v * c[j] - u * d[j]
             for j in range(n):
-                u, v = x[j], y[j]
-                x[j] = u * c[j] + v * d[j]
-                y[j] = v * c[j] - u * d[j]
-        for j in range(n):
-            found[0, begin + j] += x[j]
-            found[1, begin + j] += y[j]
+                found[0, begin + j] += x[j]
+                found[1, begin + j] += y[j]
     for t in range(start.size):
         share = chances[t] / start[t]
         found[0, t] *= share
