@@ -112,6 +112,8 @@ class Settings:
         monte_carlo: how they may work; None where they are not allowed.
         effort: standard seconds that the accountant may plan for one side.
         work: standard seconds that sampling may take.
+        claimed: an epsilon that an upper bound at ``smallest_delta`` should confirm if it can: methods that end where
+            more work would gain next to nothing go on until it is. None where nothing is claimed.
     """
 
     resolution: Resolution = field(default_factory=Resolution)
@@ -120,6 +122,7 @@ class Settings:
     monte_carlo: MonteCarlo | None = None
     effort: float = DEFAULT_EFFORT
     work: float = DEFAULT_WORK
+    claimed: float | None = None
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

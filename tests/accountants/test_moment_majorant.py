@@ -1,5 +1,6 @@
 """The accountant as a whole: what it keeps, when it stops, and that certificates of it can be made again."""
 
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -12,13 +13,14 @@ from hockeystick.accountants.moment_majorant import ACCOUNTANT, WHOLE_SHARE, exa
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
+from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.moments import exact_gram
-from hockeystick.moments.exact import ExactGram
+from hockeystick.moments.exact import ExactGram, ExactMoments
 from hockeystick.moments.exact_gram import proved_gram
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.banded import BandedMatrix
-from hockeystick.types import Side
+from hockeystick.types import Direction, Side
 
 
 def raised(pair: BinMixture) -> ExactGram:
@@ -132,3 +134,51 @@ def test_the_gram_matrix_is_rounded_to_the_side_of_the_bound(
     with pytest.raises(UnsupportedError, match="enough"):
         module.ACCOUNTANT.bound(pair, side)
     assert seen == [(pair.gram, pair.rounding, pair.noise_multiplier, side)]
+
+
+def alike(sigma: float) -> BinMixture:
+    """Bins that are much alike, whose add direction is the worse one until the order is even."""
+    matrix = BandedMatrix(np.tile(np.arange(1.0, 27.0) ** -0.3, (400, 1)))
+    return BinMixture(noise_multiplier=sigma, matrix=matrix, bins=40)
+
+
+LIGHT = Settings(Resolution(68, 1e-5), effort=0.16)
+"""Enough for moments of order 5 at first, and for those of order 6."""
+
+
+def test_classes_of_its_own_bins_settle_the_add_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the remove direction is settled the highest order of all bins is not needed; nothing much is lost."""
+    asked: list[tuple[int, int]] = []
+
+    def recorded(gram: ExactGram, degree: int, deadline: Deadline) -> ExactMoments:
+        asked.append((gram.bins, degree))
+        return exact_moments(gram, degree, deadline)
+
+    monkeypatch.setattr(moment_majorant, "exact_moments", recorded)
+    early = ACCOUNTANT.bound(alike(10.0), Side.UPPER, LIGHT).epsilon(1e-5)
+    assert asked == [(40, 5), (20, 6), (20, 6)]
+    monkeypatch.setattr(moment_majorant, "own_classes", lambda gram, highest, effort: None)
+    late = ACCOUNTANT.bound(alike(10.0), Side.UPPER, LIGHT).epsilon(1e-5)
+    assert (40, 6) in asked
+    assert early == pytest.approx(late, rel=1e-7)
+    lower = ACCOUNTANT.bound(alike(10.0), Side.LOWER, LIGHT).epsilon(1e-5)
+    assert lower <= early <= 1.01 * lower
+
+
+def test_classes_that_do_not_settle_it_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = BandedMatrix(np.ones((400, 26)))
+    pair = BinMixture(noise_multiplier=18.0, matrix=matrix, bins=40)
+    found = ACCOUNTANT.bound(pair, Side.UPPER, LIGHT).epsilon(1e-5)
+    monkeypatch.setattr(moment_majorant, "own_classes", lambda gram, highest, effort: None)
+    assert found <= ACCOUNTANT.bound(pair, Side.UPPER, LIGHT).epsilon(1e-5) * (1.0 + 1e-9)
+
+
+def test_a_claim_that_needed_the_highest_order_is_confirmed() -> None:
+    """Certificates of versions that always went on to it where the add direction was not settled yet."""
+    pair = alike(8.0)
+    gram = raised(pair)
+    whole = next(one for one in relaxations(gram, Side.UPPER, 1e-5, LIGHT.effort) if one.whole and one.degree == 6)
+    profile = whole.prepare(Deadline())(Direction.REMOVE, Side.UPPER)
+    claimed = smallest_epsilon(profile, 1e-5, Side.UPPER)
+    assert ACCOUNTANT.bound(pair, Side.UPPER, LIGHT).delta(claimed) > 1e-5
+    assert ACCOUNTANT.bound(pair, Side.UPPER, replace(LIGHT, claimed=claimed)).delta(claimed) <= 1e-5

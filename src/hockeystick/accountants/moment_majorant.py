@@ -10,7 +10,7 @@ Proofs: ``docs/theory/moment-majorants/``.
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 HIGHEST_DEGREE = 12
 LOWEST_DEGREE = 2
 FIRST_SHARE, WHOLE_SHARE, STRIPS_SHARE, LIFTED_SHARE, COARSE_SHARE = 0.05, 1.0, 0.4, 0.6, 0.2
+OWN_SHARE = 0.4
 """Shares of the effort for the moments of one relaxation."""
+LEAST_OWN_DEGREE = 4
+"""Classes of the pair's own bins are as good as this order allows, or are not tried."""
 RESIDUES = (2, 3, 4, 6)
 """Numbers of classes that are tried, in this order, where they reach higher orders than what was tried before."""
 CLOSE_ENVELOPE = 1.02
@@ -145,8 +148,27 @@ def relaxations(gram: "ExactGram", side: Side, delta: float, effort: float) -> I
             yield replace(found, whole=False)
 
 
-def _affordable(seconds: float, parts: "Sequence[tuple[float, ExactGram]]") -> Relaxation | None:
-    for degree in range(HIGHEST_DEGREE, LOWEST_DEGREE - 1, -1):
+def own_classes(gram: "ExactGram", highest: int, effort: float) -> Relaxation | None:
+    """Classes of the pair's own bins, the fewest that are affordable, with moments up to at most this order.
+
+    They tell nearly as much of the add direction as the pair itself, whose next even order may cost a hundred times as
+    much. None where none is affordable.
+    """
+    from hockeystick.moments.exact_gram import residue_classes
+
+    for m in RESIDUES:
+        if 2 * m > gram.bins:
+            return None
+        found = _affordable(OWN_SHARE * effort, residue_classes(gram, m), highest)
+        if found is not None and found.degree >= LEAST_OWN_DEGREE:
+            return replace(found, whole=False)
+    return None
+
+
+def _affordable(
+    seconds: float, parts: "Sequence[tuple[float, ExactGram]]", highest: int = HIGHEST_DEGREE
+) -> Relaxation | None:
+    for degree in range(highest, LOWEST_DEGREE - 1, -1):
         if sum(moments_cost(gram, degree) for _, gram in parts) <= seconds:
             return Relaxation(True, degree, partial(_mixed, parts, degree))
     return None
@@ -225,24 +247,38 @@ def _profiles(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direc
     delta, deadline = settings.resolution.smallest_delta, settings.deadline
     gram = proved_gram(pair.gram, pair.rounding, pair.noise_multiplier, side)
     remove, add = _Best(side, delta), _Best(side, delta)
+    compared = cache(lambda: comparison_profiles(pair, side, settings)[Direction.ADD])
+    asked = False  # whether classes of its own bins were, about the add direction
     for relaxation in relaxations(gram, side, delta, settings.effort):
         profiles = relaxation.prepare(deadline)
         remove.offer(profiles(Direction.REMOVE, side))
         add.offer(profiles(Direction.ADD, side), near=remove.epsilon)
-        if relaxation.whole and _is_settled(profiles, remove.epsilon):
-            if side is Side.UPPER and add.epsilon > remove.epsilon:  # classes of bins may still help this direction
-                add.offer(comparison_profiles(pair, side, settings)[Direction.ADD])
-            if side is Side.LOWER or add.epsilon <= remove.epsilon:
-                break
+        if not (relaxation.whole and _is_settled(profiles, remove.epsilon)):
+            continue
+        if side is Side.UPPER and add.epsilon > remove.epsilon and not asked:
+            asked, classes = True, own_classes(gram, relaxation.degree + 1, settings.effort)
+            if classes is not None:
+                add.offer(classes.prepare(deadline)(Direction.ADD, side))
+        if side is Side.UPPER and add.epsilon > remove.epsilon:
+            add.offer(compared())
+        if side is Side.LOWER or (add.epsilon <= remove.epsilon and _confirm(settings, remove, add)):
+            break
     if remove.profile is None or add.profile is None:
         raise UnsupportedError("No moments of this Gram matrix are affordable.")
     if side is Side.UPPER and add.epsilon > remove.epsilon:
-        add.offer(comparison_profiles(pair, side, settings)[Direction.ADD])
+        add.offer(compared())
     # programmes may fail at an epsilon far from where delta is
     return {
         Direction.REMOVE: falling(remove.profile, min(remove.epsilon, MAX_EPSILON), side),
         Direction.ADD: falling(add.profile, min(add.epsilon, MAX_EPSILON), side),
     }
+
+
+def _confirm(settings: Settings, remove: _Best, add: _Best) -> bool:
+    """Whether these profiles confirm the epsilon that is claimed, if any is."""
+    if settings.claimed is None or remove.profile is None or add.profile is None:
+        return True
+    return max(remove.profile(settings.claimed), add.profile(settings.claimed)) <= remove.delta
 
 
 def _is_settled(profiles: Profiles, epsilon: float) -> bool:

@@ -149,7 +149,13 @@ def _recomputed(
         raise VerificationError(str(error)) from None
     pair = _pair_of(certificate, deadline, any_optimum=any_optimum)
     resolution = Resolution(accuracy.nodes_per_unit, accuracy.smallest_delta)
-    settings = Settings(resolution, deadline, question, effort=accuracy.effort or DEFAULT_EFFORT)
+    settings = Settings(
+        resolution,
+        deadline,
+        question,
+        effort=accuracy.effort or DEFAULT_EFFORT,
+        claimed=None if question.delta is None else certificate.bounds.upper,
+    )
     accountants = every_accountant()
     if certificate.monte_carlo is not None:
         sampled, settings = as_claimed(pair, settings, certificate.monte_carlo, evidence, executor)
