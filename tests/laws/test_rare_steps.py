@@ -195,3 +195,35 @@ def test_answers_depend_on_the_question_alone() -> None:
     together = RareSteps(1.7e-4, 0.45, 2155, 1e-6)
     in_turn = [together.sides(epsilon, Direction.REMOVE) for epsilon in asked]
     assert in_turn == [RareSteps(1.7e-4, 0.45, 2155, 1e-6).sides(epsilon, Direction.REMOVE) for epsilon in asked]
+
+
+@pytest.mark.parametrize(
+    ("rate", "sigma", "steps", "epsilons"),
+    [
+        (7.201e-4, 1.842, 145, (0.0, 0.004, 0.0137)),
+        (1.485e-4, 1.183, 101, (0.001, 0.0038)),
+        (1.68e-3, 0.6707, 136, (0.02, 0.1, 0.7)),
+    ],
+)
+def test_finer_places_answer_where_ratios_are_next_to_1(
+    rate: float, sigma: float, steps: int, epsilons: tuple[float, ...]
+) -> None:
+    """Much noise and next to no visits: coarse places tell nothing; against fine laws of both sides."""
+    resolution = Resolution(272, 1e-9)
+    laws = [
+        power(thin(gaussian_law(sigma, 1.0, side, resolution), rate), steps, resolution)
+        for side in (Side.LOWER, Side.UPPER)
+    ]
+    found = RareSteps(rate, sigma, steps, 1e-5)
+    for epsilon in epsilons:
+        for direction in Direction:
+            sides = found.sides(epsilon, direction)
+            lower, upper = (law_delta(law, epsilon, direction) for law in laws)
+            assert sides is not None
+            assert sides.lower <= upper
+            assert lower <= sides.upper
+        remove, add = (found.sides(epsilon, direction) for direction in (Direction.REMOVE, Direction.ADD))
+        assert remove is not None
+        assert add is not None
+        assert remove.upper <= 1.002 * remove.lower
+        assert add.upper <= max(1.002 * add.lower, remove.lower)  # the larger of both directions counts

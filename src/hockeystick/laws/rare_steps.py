@@ -24,11 +24,16 @@ MOST_VISITS = 4.0
 """Steps times rate; where an example takes part more often, contours answer."""
 LEAST_STEPS = 64
 """Fewer steps compose by laws in few products, which are tighter."""
-LEVELS = ((4e-4, 2e-3), (1e-4, 5e-4))
+LEVELS = ((4e-4, 2e-3), (1e-4, 5e-4), (2e-5, 1e-4), (4e-6, 2e-5), (8e-7, 4e-6), (2e-7, 1e-6))
 """Spacings that are tried: the first number over the visits, and at most the second one.
 
-What the places of nearly all steps add to delta is proportional to spacing and visits.
+What the places of nearly all steps add to delta is proportional to spacing and visits. Ratios of few visits with much
+noise are so near to 1 that the finest spacing has a few thousand places.
 """
+FEW_PLACES = 200
+"""A spacing with fewer of them is too wide for any answer, unless it is the last one."""
+MOST_PLACES = 25_000
+"""From a spacing with more of them no finer one is tried: it would take as long as the laws."""
 CELLS = 400.0
 """At least so many places for each standard deviation of log Y."""
 TAIL = 1e-5
@@ -89,19 +94,26 @@ class RareSteps:
             return None
         if direction is Direction.ADD and epsilon > -self.steps * log1p(-self.rate) * (1.0 + ERROR_OF_MEANS):
             return Sides(0.0, 0.0)  # no product of ratios is below (1 - q)^steps
+        other = self.sides(epsilon, Direction.REMOVE) if direction is Direction.ADD else None
         for level in range(len(LEVELS)):
             powers = self._powers(level)
             if powers is None:
                 return None
+            if powers[1].size < FEW_PLACES and level < len(LEVELS) - 1:
+                continue
             lower, upper = (power.delta(epsilon, direction) for power in powers)
             if upper is None:
                 lower, upper = 0.0, powers[1].most(epsilon, direction)
             sides = Sides(lower or 0.0, upper)
             if self.compared and sides.miss(self.smallest):
                 return sides
+            if other is not None and upper <= other.lower:  # what counts is the larger of both directions
+                return sides
             share = useful_share(USEFUL, epsilon, powers[1].order(epsilon, direction))
             if upper - sides.lower <= max(share * upper, NEGLIGIBLE * self.smallest):
                 return sides
+            if powers[1].size > MOST_PLACES:
+                return None
         return None
 
     def _powers(self, level: int) -> tuple[Powers, Powers] | None:

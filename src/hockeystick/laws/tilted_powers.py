@@ -216,6 +216,11 @@ class Powers:
         self._log_moments: dict[float, float] = {}
         self._known: dict[float, Tilted | None] = {}
 
+    @property
+    def size(self) -> int:
+        """Places of the law that have some mass."""
+        return self._logs.size
+
     def delta(self, epsilon: float, direction: Direction) -> float | None:
         """A bound on delta on the law's side; None where windows would be too long."""
         best = self._best(epsilon, direction)
