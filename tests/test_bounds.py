@@ -1,11 +1,13 @@
 """Bounds on profiles: a value that is known at one epsilon stands in where a profile says less."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import exp, inf, log, nan
 
 import pytest
 
-from hockeystick.bounds import Bound, falling
+from hockeystick.bounds import Bound, best_of, falling
+from hockeystick.errors import InvalidInputError
 from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.types import Direction, Kind, Side
 
@@ -16,6 +18,30 @@ TRUTH = 3.0 * log(10.0)
 def exponential(side: Side) -> Bound:
     profiles = {direction: lambda epsilon: exp(-epsilon) for direction in Direction}
     return Bound("exponential", side, Kind.DETERMINISTIC, 1.0, "by definition", profiles)
+
+
+def test_many_epsilons_at_once_get_what_each_gets_alone() -> None:
+    """With slack, with numbers that are none, and through the smaller of two profiles."""
+
+    class Together:
+        asked = 0
+
+        def __call__(self, epsilon: float) -> float:
+            return nan if epsilon == 2.0 else exp(-epsilon)
+
+        def each(self, epsilons: Sequence[float]) -> list[float]:
+            self.asked += 1
+            return [self(epsilon) for epsilon in epsilons]
+
+    profile = Together()
+    least = best_of(min, profile, lambda epsilon: 0.5 / (1.0 + epsilon))
+    bound = Bound("both", Side.UPPER, Kind.DETERMINISTIC, 1.0, "", dict.fromkeys(Direction, least), slack=1e-3)
+    epsilons = [0.0, 0.5, 2.0, 3.0]
+    assert bound.delta(epsilons).tolist() == [bound.delta(epsilon) for epsilon in epsilons]
+    assert profile.asked == 1 + len(epsilons)
+    assert bound.delta([]).tolist() == []
+    with pytest.raises(InvalidInputError, match=r"701\.0"):
+        bound.delta([1.0, 701.0])
 
 
 def test_a_falling_profile_never_says_less_than_it_knows() -> None:

@@ -41,7 +41,20 @@ def falling(profile: Profile, epsilon: float, side: Side) -> Profile:
 
 def best_of(pick: Callable[[Iterable[float]], float], *profiles: Profile) -> Profile:
     """At each epsilon the smallest (``pick`` is min) or the largest (max) of some profiles."""
-    return lambda epsilon: pick(profile(epsilon) for profile in profiles)
+    return _BestOf(pick, profiles)
+
+
+@dataclass(frozen=True, eq=False)
+class _BestOf:
+    pick: Callable[[Iterable[float]], float]
+    profiles: Sequence[Profile]
+
+    def __call__(self, epsilon: float) -> float:
+        return self.pick(profile(epsilon) for profile in self.profiles)
+
+    def each(self, epsilons: Sequence[float]) -> list[float]:
+        columns = [each(profile, epsilons) for profile in self.profiles]
+        return [self.pick(values) for values in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -155,19 +168,25 @@ class Bound:
 
         Raises: InvalidInputError for anything but numbers from 0 to 700.
         """
-        return for_each(self._delta, "epsilon", epsilon)
+        return for_all(self._deltas, "epsilon", epsilon)
 
-    def _delta(self, epsilon: float) -> float:
-        if not 0.0 <= epsilon <= MAX_EPSILON:
-            raise InvalidInputError(f"The 'epsilon' field must be from 0 to {MAX_EPSILON:g}. Got {epsilon!r} instead.")
-        return self._largest(self._distinct, epsilon)
+    def _deltas(self, epsilons: Sequence[float]) -> list[float]:
+        for epsilon in epsilons:
+            if not 0.0 <= epsilon <= MAX_EPSILON:
+                raise InvalidInputError(
+                    f"The 'epsilon' field must be from 0 to {MAX_EPSILON:g}. Got {epsilon!r} instead."
+                )
+        columns = [each(profile, epsilons) for profile in self._distinct]
+        return [self._with_slack(max(values), at) for at, *values in zip(epsilons, *columns, strict=True)]
 
     @property
     def _distinct(self) -> list[Profile]:
         return list(dict.fromkeys(self.profiles.values()))  # both directions may have the same
 
     def _largest(self, profiles: list[Profile], epsilon: float) -> float:
-        value = max(profile(epsilon) for profile in profiles)
+        return self._with_slack(max(profile(epsilon) for profile in profiles), epsilon)
+
+    def _with_slack(self, value: float, epsilon: float) -> float:
         if self.slack:
             change = (1.0 + exp(epsilon)) * self.slack
             value += change if self.side is Side.UPPER else -change
@@ -197,6 +216,19 @@ class Bound:
 
 
 @runtime_checkable
+class ManyAtOnce(Protocol):
+    """A profile that answers many epsilons together in less time than one by one."""
+
+    def each(self, epsilons: Sequence[float]) -> list[float]:
+        """What the profile says of each of these epsilons."""
+
+
+def each(profile: Profile, epsilons: Sequence[float]) -> list[float]:
+    """What a profile says of each of these epsilons."""
+    return profile.each(epsilons) if isinstance(profile, ManyAtOnce) else [profile(epsilon) for epsilon in epsilons]
+
+
+@runtime_checkable
 class Focused(Protocol):
     """A profile that need not be close where it is far from a delta."""
 
@@ -215,7 +247,12 @@ class _Checked:
     side: Side
 
     def __call__(self, epsilon: float) -> float:
-        value = self.profile(epsilon)
+        return self._of(self.profile(epsilon))
+
+    def each(self, epsilons: Sequence[float]) -> list[float]:
+        return [self._of(value) for value in each(self.profile, epsilons)]
+
+    def _of(self, value: float) -> float:
         return (1.0 if self.side is Side.UPPER else 0.0) if isnan(value) else value
 
     def about(self, delta: float) -> Profile:
@@ -235,8 +272,15 @@ def _expected(profile: Profile, delta: float) -> float:
 
 def for_each(function: Callable[[float], float], name: str, values: float | Numbers) -> float | NDArray[np.float64]:
     """``function`` of a number, or of every entry of an array, a list or a tuple of numbers."""
+    return for_all(lambda numbers: [function(number) for number in numbers], name, values)
+
+
+def for_all(
+    function: Callable[[Sequence[float]], list[float]], name: str, values: float | Numbers
+) -> float | NDArray[np.float64]:
+    """:func:`for_each` for a function of many numbers, which returns as many."""
     if not isinstance(values, list | tuple | np.ndarray):
-        return function(real_number(name, values))
+        return function([real_number(name, values)])[0]
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths
@@ -245,5 +289,5 @@ def for_each(function: Callable[[float], float], name: str, values: float | Numb
         raise InvalidInputError(
             f"The {name!r} field must be a number or an array of numbers. Got {shortened(values)} instead."
         )
-    found = [function(float(value)) for value in array.ravel()]
+    found = function([float(value) for value in array.ravel()])
     return np.array(found, dtype=np.float64).reshape(array.shape)

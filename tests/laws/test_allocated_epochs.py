@@ -371,6 +371,27 @@ def test_answers_depend_on_the_question_alone() -> None:
     assert in_turn == [AllocatedEpochs(1.0, 100, 20, 1e-5).sides(epsilon, Direction.REMOVE) for epsilon in asked]
 
 
+@pytest.mark.parametrize("direction", list(Direction))
+def test_epsilons_of_one_epoch_together_have_nearly_the_answers_that_they_have_alone(
+    direction: Direction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums over many places may round in another order, which both sides allow for."""
+    monkeypatch.setattr(mean_of_ratios, "PLACES_TOGETHER", 7)
+    epsilons = [0.0, *np.geomspace(0.01, 12.0, 40).tolist()]
+    together = AllocatedEpochs(0.9, 300, 1, 1e-5)
+    together.foresee(epsilons, direction)
+    answered = 0
+    for epsilon in epsilons:
+        alone = MeanOfRatios(0.9, 300).sides(epsilon, direction)
+        found = together.single.sides(epsilon, direction)
+        assert (alone is None) == (found is None)
+        if alone is not None and found is not None:
+            answered += 1
+            assert found.upper == pytest.approx(alone.upper, rel=1e-9, abs=1e-12)
+            assert found.lower == pytest.approx(alone.lower, rel=1e-9, abs=1e-12)
+    assert answered > 20
+
+
 def test_a_finer_lattice_is_closer(monkeypatch: pytest.MonkeyPatch) -> None:
     gaps = []
     for cells in (20.0, 80.0):

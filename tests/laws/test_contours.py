@@ -266,6 +266,32 @@ def test_no_noise_takes_much_memory(sigma: float, rate: float) -> None:
     assert peak < 1.5e8
 
 
+@pytest.mark.parametrize(("rate", "sigma", "steps"), RUNS)
+@pytest.mark.parametrize("direction", list(Direction))
+def test_epsilons_together_have_the_answers_that_they_have_alone(
+    rate: float, sigma: float, steps: int, direction: Direction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last bit, however few of them are in memory at a time, and where no line answers too."""
+    epsilons = [0.0, *np.geomspace(0.03, 30.0, 40).tolist()]
+    alone, together, in_parts = (Profiles(PoissonMoments(rate, sigma), steps) for _ in range(3))
+    answers = [alone.sides(epsilon, direction) for epsilon in epsilons]
+    together.foresee(epsilons, direction)
+    assert [together.sides(epsilon, direction) for epsilon in epsilons] == answers
+    monkeypatch.setattr(contours, "MOST_TOGETHER", 1)
+    in_parts.foresee(epsilons[::-1], direction)
+    assert [in_parts.sides(epsilon, direction) for epsilon in epsilons] == answers
+    assert any(answers)
+
+
+def test_answers_are_forgotten_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contours, "REMEMBERED", 10)
+    profiles = Profiles(PoissonMoments(0.01, 1.0), 2000)
+    epsilons = np.linspace(0.5, 3.0, 50).tolist()
+    found = [profiles.sides(epsilon, Direction.ADD) for epsilon in epsilons]
+    assert len(profiles._answers) <= 12
+    assert found[0] == profiles.sides(epsilons[0], Direction.ADD)
+
+
 def test_runs_that_are_nearly_always_without_the_example_are_left_to_the_laws() -> None:
     assert Profiles(PoissonMoments(1e-4, 0.5), 10).sides(1.0, Direction.REMOVE) is None
 

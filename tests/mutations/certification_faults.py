@@ -201,8 +201,8 @@ FAULTS = [
     ),
     (
         "certification/attack.py",
-        "bound.delta(0.0)",
-        "bound.delta(0.5)",
+        "advantage = deltas[0.0]",
+        "advantage = deltas[early[-1]]",
         "the advantage is read at the wrong epsilon",
         ATTACK,
     ),

@@ -10,8 +10,15 @@ _PRODUCT, _OF_PRODUCTS = "src/hockeystick/laws/product_moments.py", "tests/laws/
 FAULTS = [
     (
         _CONTOURS,
-        "*(sides.upper for sides in tried)",
-        "*(sides.lower for sides in tried)",
+        "parts = np.cos(angles) * self.terms.real + np.sin(angles) * self.terms.imag",
+        "parts = np.cos(angles[:1]) * self.terms.real + np.sin(angles) * self.terms.imag",
+        "epsilons that share a line are read at the first of them",
+        f"{_TESTS}::test_epsilons_together_have_the_answers_that_they_have_alone",
+    ),
+    (
+        _CONTOURS,
+        "*(sides.upper for _, sides in tried)",
+        "*(sides.lower for _, sides in tried)",
         "where no line answers, a lower side is taken for the bound from above",
         _TESTS,
     ),
@@ -115,8 +122,8 @@ FAULTS = [
     ),
     (
         "laws/contours.py",
-        "return exp(min(least + extra + 1e-9, 0.0))",
-        "return exp(min(least + 1e-9, 0.0))",
+        "bounds.append(exp(min(least + extra + 1e-9, 0.0)))",
+        "bounds.append(exp(min(least + 1e-9, 0.0)))",
         "what moments say of a call far away is not in its own units",
         "tests/laws/test_contours.py",
     ),

@@ -229,7 +229,8 @@ def _steps_profiles(pair: IndependentSteps, side: Side, settings: Settings) -> M
 
     rough = Rough(profiles.by_moments, profiles.at_most)
     visits = HiddenVisits(pair.sampling_prob, pair.steps, 1.0 / pair.noise_multiplier)
-    return _by_transforms(told, rough, law, side, settings.resolution.smallest_delta, visits)
+    smallest = settings.resolution.smallest_delta
+    return _by_transforms(told, rough, law, side, smallest, profiles.foresee, visits)
 
 
 def by_contours(
@@ -237,7 +238,7 @@ def by_contours(
 ) -> Mapping[Direction, Profile]:
     """Profiles by contour integrals, and by a law of the same side and steps where these do not answer."""
     rough = Rough(profiles.by_moments, profiles.at_most)
-    return _by_transforms(lambda smallest, compared: profiles.sides, rough, law, side, smallest_delta)
+    return _by_transforms(lambda smallest, compared: profiles.sides, rough, law, side, smallest_delta, profiles.foresee)
 
 
 Told = Callable[[float, Direction], Sides | None]
@@ -261,6 +262,7 @@ class Transforms:
         law: of this side; made when it is first asked.
         smallest: deltas far below it do not matter.
         visits: what the profile is about; None for steps that differ.
+        together: finds what will be told of many epsilons, where that saves time.
         compared: whether all deltas are only compared with the smallest.
     """
 
@@ -271,6 +273,7 @@ class Transforms:
     direction: Direction
     smallest: float
     visits: HiddenVisits | None
+    together: Callable[[Sequence[float], Direction], None]
     compared: bool = False
 
     def __call__(self, epsilon: float) -> float:
@@ -284,6 +287,11 @@ class Transforms:
                 return law_delta(self.law(), epsilon, self.direction)
             sides = Sides(0.0, rough)
         return self._of(sides)
+
+    def each(self, epsilons: Sequence[float]) -> list[float]:
+        """What is said of each of these epsilons, many of them at once."""
+        self.together(epsilons, self.direction)
+        return [self(epsilon) for epsilon in epsilons]
 
     def _of(self, sides: Sides) -> float:
         return sides.upper if self.side is Side.UPPER else sides.lower
@@ -303,9 +311,13 @@ def _by_transforms(
     law: Callable[[], Law],
     side: Side,
     smallest_delta: float,
+    together: Callable[[Sequence[float], Direction], None],
     visits: HiddenVisits | None = None,
 ) -> Mapping[Direction, Profile]:
-    return {direction: Transforms(told, rough, law, side, direction, smallest_delta, visits) for direction in Direction}
+    return {
+        direction: Transforms(told, rough, law, side, direction, smallest_delta, visits, together)
+        for direction in Direction
+    }
 
 
 def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
@@ -326,7 +338,8 @@ def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Map
         return epochs(smallest, compared=compared).sides
 
     visits = HiddenVisits(1.0 / pair.bins, pair.bins * pair.epochs, 1.0 / pair.visit_noise)
-    return _by_transforms(told, Rough(moments, moments), law, side, smallest, visits)
+    together = epochs(smallest, compared=False).foresee
+    return _by_transforms(told, Rough(moments, moments), law, side, smallest, together, visits)
 
 
 def _worst_of(laws: LawAnalysis) -> Analysis:

@@ -6,10 +6,13 @@ certify always has an answer. Exact when the batches are public anyway: then it 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
-from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.laws.gaussian import gaussian_delta, gaussian_deltas
 from hockeystick.laws.law import Law
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.occupancy import PROBABILITY_ROUNDING, RevealedVisits
@@ -24,12 +27,26 @@ def _sensitivity(pair: DominatingPair, side: Side) -> float:
 
 
 def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    sensitivity = _sensitivity(pair, side)
+    return dict.fromkeys(Direction, _Profile(pair.noise_multiplier, _sensitivity(pair, side), side))
 
-    def profile(epsilon: float) -> float:
-        return gaussian_delta(pair.noise_multiplier, sensitivity, epsilon, side)
 
-    return dict.fromkeys(Direction, profile)
+@dataclass(frozen=True, eq=False)
+class _Profile:
+    """The closed form at one sensitivity."""
+
+    noise_multiplier: float
+    sensitivity: float
+    side: Side
+
+    def __call__(self, epsilon: float) -> float:
+        return gaussian_delta(self.noise_multiplier, self.sensitivity, epsilon, self.side)
+
+    def each(self, epsilons: Sequence[float]) -> list[float]:
+        if self.sensitivity == 0.0:
+            return [0.0] * len(epsilons)
+        deltas = gaussian_deltas(self.sensitivity / self.noise_multiplier, np.array(epsilons), self.side)
+        found: list[float] = deltas.tolist()
+        return found
 
 
 def _laws(pair: DominatingPair, side: Side, settings: Settings) -> Sequence[Law]:

@@ -1,7 +1,7 @@
 """What an attacker can gain, from a bound on the privacy profile."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from math import exp, isfinite
 from typing import Any
 
@@ -39,7 +39,7 @@ MOST_REACH = 100.0
 """But to no larger epsilon than this."""
 
 
-def attack_numbers(bound: Bound, delta: float) -> AttackNumbers:
+def attack_numbers(bound: Bound, delta: float, near: float | None = None) -> AttackNumbers:
     """What any attack gains at most, from an UPPER bound; every number errs upward.
 
     The largest difference of true and false positive rate is the total variation distance of the two output
@@ -49,6 +49,7 @@ def attack_numbers(bound: Bound, delta: float) -> AttackNumbers:
 
     Args:
         delta: the certified one, which mu need not explain.
+        near: about where the bound falls to delta; affects speed only.
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=1.0)
@@ -57,18 +58,21 @@ def attack_numbers(bound: Bound, delta: float) -> AttackNumbers:
     >>> round(numbers.advantage, 4), round(numbers.gdp_mu, 2)
     (0.3829, 1.0)
     """
-    advantage = bound.delta(0.0)
+    reach = _reach(bound, delta, near)
+    early = [0.0, *(at for at in EPSILONS if at <= reach)] if reach <= MAX_EPSILON else [0.0]
+    deltas = dict(zip(early, bound.delta(early).tolist(), strict=True))
+    advantage = deltas[0.0]
     least = {name: advantage + false for name, false in FALSE_POSITIVE_RATES.items()}
     for at in EPSILONS:
         # Both bounds at delta = 0, which grow with epsilon: no later epsilon helps where they are not below the least.
         if all(min(exp(at) * r, 1.0 - exp(-at) * (1.0 - r)) >= least[name] for name, r in FALSE_POSITIVE_RATES.items()):
             break
-        known = bound.delta(at)
+        known = deltas[at] if at in deltas else bound.delta(at)
         for name, false in FALSE_POSITIVE_RATES.items():
             most = min(known + exp(at) * false, 1.0 - exp(-at) * max(1.0 - known - false, 0.0))
             least[name] = min(least[name], most)
     rates: dict[str, Any] = {name: min(most * (1.0 + ROUNDING) + ROUNDING, 1.0) for name, most in least.items()}
-    mu, regret = _gaussian_dp(bound, delta)
+    mu, regret = _gaussian_dp(bound, delta, reach)
     return AttackNumbers(
         advantage=advantage,
         bayes_success=min(0.5 * (1.0 + advantage) + ROUNDING, 1.0),
@@ -78,9 +82,14 @@ def attack_numbers(bound: Bound, delta: float) -> AttackNumbers:
     )
 
 
-def _gaussian_dp(bound: Bound, delta: float) -> tuple[float | None, float | None]:
+def _reach(bound: Bound, delta: float, near: float | None = None) -> float:
+    """Where an upper bound falls to ``delta``; infinite where no mu is stated."""
+    return bound.epsilon(delta, near) if 0.0 < delta <= LARGEST_UNEXPLAINED else float("inf")
+
+
+def _gaussian_dp(bound: Bound, delta: float, reach: float) -> tuple[float | None, float | None]:
     """The mu of Gaussian DP that covers an upper bound except for ``delta``, and its regret."""
-    samples = _samples(bound, delta)
+    samples = _samples(bound, delta, reach)
     if samples is None:
         return None, None
     epsilons, deltas = samples
@@ -90,16 +99,18 @@ def _gaussian_dp(bound: Bound, delta: float) -> tuple[float | None, float | None
     return (mu, _regret(epsilons, deltas, mu)) if isfinite(mu) else (None, None)
 
 
-def _samples(bound: Bound, delta: float) -> tuple[Array, Array] | None:
+def _samples(bound: Bound, delta: float, reach: float) -> tuple[Array, Array] | None:
     """The epsilons from 0 to where an upper bound falls to ``delta``, and the bound there; None where no mu is stated.
+
+    Args:
+        reach: where the bound falls to ``delta``.
 
     Returns: two arrays of shape (POINTS,).
     """
-    reach = bound.epsilon(delta) if 0.0 < delta <= LARGEST_UNEXPLAINED else float("inf")
     if reach > MAX_EPSILON:
         return None
     epsilons = np.linspace(0.0, max(reach, 1e-6), POINTS)
-    deltas = np.array([bound.delta(float(at)) for at in epsilons])
+    deltas = bound.delta(epsilons)
     if deltas[0] > delta:
         deltas[-1] = min(deltas[-1], delta)  # as it is at the end, but for rounding
     return epsilons, deltas
@@ -115,7 +126,7 @@ def _regret(epsilons: Array, deltas: Array, mu: float) -> float:
 
 def regret_of(bound: Bound, delta: float, mu: float) -> float | None:
     """The regret of this mu, as :func:`attack_numbers` states it of its own mu; None where no mu is stated."""
-    samples = _samples(bound, delta)
+    samples = _samples(bound, delta, _reach(bound, delta))
     return None if samples is None else _regret(*samples, mu)
 
 
@@ -161,7 +172,7 @@ def tighter(bound: Bound, other: Bound) -> Bound:
 
     The second one is read once at each epsilon: attack numbers and their regret are of the same epsilons.
     """
-    paying = {profile: cache(_paying(other, profile)) for profile in dict.fromkeys(other.profiles.values())}
+    paying = {profile: _Paying(other, profile) for profile in dict.fromkeys(other.profiles.values())}
     profiles = {
         direction: best_of(min, bound.profiles[direction], paying[profile])
         for direction, profile in other.profiles.items()
@@ -191,7 +202,8 @@ def whole_profile(
         return end.bound
     deadline = settings.deadline
     try:
-        bound = certifier.bound(pair, Side.UPPER, Settings(settings.resolution, deadline, effort=settings.effort))
+        alone = Settings(settings.resolution, deadline, effort=settings.effort, claimed=settings.claimed)
+        bound = certifier.bound(pair, Side.UPPER, alone)
     except UnsupportedError:
         return None
     epsilon, delta = question.claimed(upper)
@@ -200,7 +212,19 @@ def whole_profile(
     return tabulated(bound, bound, [reach * (knot / (KNOTS - 1.0)) for knot in range(KNOTS)], deadline)
 
 
-def _paying(bound: Bound, profile: Profile) -> Profile:
+class _Paying:
     """A profile of a bound with the slack of the bound in it."""
-    alone = replace(bound, profiles=dict.fromkeys(Direction, profile))
-    return lambda at: alone.delta(at)
+
+    def __init__(self, bound: Bound, profile: Profile) -> None:
+        self.alone = replace(bound, profiles=dict.fromkeys(Direction, profile))
+        self.known: dict[float, float] = {}
+
+    def __call__(self, epsilon: float) -> float:
+        if epsilon not in self.known:
+            self.known[epsilon] = self.alone.delta(epsilon)
+        return self.known[epsilon]
+
+    def each(self, epsilons: Sequence[float]) -> list[float]:
+        fresh = [at for at in epsilons if at not in self.known]
+        self.known |= zip(fresh, self.alone.delta(fresh).tolist(), strict=True)
+        return [self.known[at] for at in epsilons]

@@ -263,14 +263,15 @@ def attack_numbers_of(
     Where there is no time or memory for that profile, and under Monte Carlo, from the certified pair of numbers. The
     numbers say which of the two it is.
     """
-    bound, delta = implied_bound(pair, question, end, upper, settings), question.claimed(upper)[1]
+    bound, (epsilon, delta) = implied_bound(pair, question, end, upper, settings), question.claimed(upper)
     try:
         profile = whole_profile(pair, question, end, upper, settings) if whole else None
         if profile is not None:
-            return portable(attack_numbers(tighter(bound, profile), delta)).model_copy(update={"basis": "profile"})
+            numbers = attack_numbers(tighter(bound, profile), delta, near=epsilon)
+            return portable(numbers).model_copy(update={"basis": "profile"})
     except (BudgetExceededError, MemoryError):
         pass
-    return portable(attack_numbers(bound, delta)).model_copy(update={"basis": "claim"})
+    return portable(attack_numbers(bound, delta, near=epsilon)).model_copy(update={"basis": "claim"})
 
 
 def _without_amplification(pair: DominatingPair, question: Question, settings: Settings) -> float | None:

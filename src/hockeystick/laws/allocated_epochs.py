@@ -4,6 +4,7 @@ One epoch is asked for its profile on a lattice (:mod:`.mean_of_ratios`), and th
 (:mod:`.tilted_powers`). Cost: some thousands of places and frequencies, whatever the numbers of steps and epochs are.
 """
 
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from math import ceil, expm1, floor, log, log1p, sqrt
 
@@ -54,6 +55,11 @@ class AllocatedEpochs:
         if (epsilon, direction) not in self._asked:
             self._asked[epsilon, direction] = self._useful(epsilon, direction)
         return self._asked[epsilon, direction]
+
+    def foresee(self, epsilons: Sequence[float], direction: Direction) -> None:
+        """Find what :meth:`sides` will say of these epsilons, of a single epoch many of them at once."""
+        if self.epochs == 1 and self.single.in_reach:
+            self.single.foresee(epsilons, direction)
 
     def _useful(self, epsilon: float, direction: Direction) -> Sides | None:
         sides = self._sides(epsilon, direction) if self.single.in_reach else None

@@ -11,7 +11,7 @@ Proofs: docs/theory/contours.md. Cost: O(frequencies * nodes) for each line, O(f
 a line serves all epsilons within some standard deviations of S around the epsilon for which it was chosen.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, exp, expm1, inf, isfinite, log, pi
@@ -51,8 +51,10 @@ NEGLIGIBLE = 1e-6
 """A direction whose delta is below this share of the other direction's is bounded by its moments alone."""
 
 
-REMEMBERED = 1024
-"""Latest answers that are kept: both sides ask for the same epsilons, and add asks for remove each time."""
+REMEMBERED = 2048
+"""About how many answers are kept: both sides ask for the same epsilons, and add asks for remove each time."""
+MOST_TOGETHER = 1 << 17
+"""Frequencies times epsilons whose angles are in memory at a time."""
 
 
 APART = 1.1
@@ -71,10 +73,11 @@ class Sides(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """Real orders a of moments, and ``log M(a)^steps`` at each: both of shape (n,)."""
+    """Real orders a of moments, ``log M(a)^steps`` at each, and :func:`log_peaks` of them: all of shape (n,)."""
 
     orders: Array
     log_sizes: Array
+    log_peaks: Array
 
 
 class Distant(NamedTuple):
@@ -117,13 +120,26 @@ class Contour:
 
     def sides(self, epsilon: float) -> Sides:
         """Both bounds on delta at this epsilon; ``(0, 1)`` where the numbers do not fit doubles."""
+        return self.sides_of([epsilon])[0]
+
+    def sides_of(self, epsilons: Sequence[float]) -> list[Sides]:
+        """:meth:`sides` of each of some epsilons, in a fraction of the time; the same numbers."""
+        x = np.array(epsilons) if self.direction is Direction.REMOVE else -np.array(epsilons)
+        values: list[float] = []
+        together = max(MOST_TOGETHER // self.frequencies.size, 1)
+        for first in range(0, x.size, together):
+            angles = np.multiply.outer(x[first : first + together], self.frequencies)
+            # e^(-i t x) times a term has the real part cos(t x) Re + sin(t x) Im.
+            parts = np.cos(angles) * self.terms.real + np.sin(angles) * self.terms.imag
+            values += parts.sum(axis=1).tolist()
+        return [self._around(epsilon, value) for epsilon, value in zip(epsilons, values, strict=True)]
+
+    def _around(self, epsilon: float, value: float) -> Sides:
+        """Both bounds on delta from the sum of all terms."""
         x, extra = (epsilon, epsilon) if self.direction is Direction.REMOVE else (-epsilon, 0.0)
         log_factor = self.log_size - self.order * x + extra
         if log_factor > 700.0:
             return Sides(0.0, 1.0)
-        angles = self.frequencies * x
-        # e^(-i t x) times a term has the real part cos(t x) Re + sin(t x) Im.
-        value = float(np.sum(np.cos(angles) * self.terms.real + np.sin(angles) * self.terms.imag))
         error = self.error + self.error_of_angles * abs(x)
         distant = 1.01 * (self.before.total(-x, self.window) + self.after.total(x, self.window))
         exponents = abs(self.log_size) + abs(self.order * x) + extra
@@ -147,7 +163,7 @@ class Profiles:
         self.moments, self.steps, self.count = moments, float(steps), orders
         self._orders: dict[tuple[Direction, float], Orders] = {}
         self._contours: dict[tuple[Direction, float], Contour | None] = {}
-        self._answers = lru_cache(REMEMBERED)(self._answer)
+        self._answers: dict[tuple[float, Direction], Sides | None] = {}
 
     @property
     def in_reach(self) -> bool:
@@ -160,32 +176,54 @@ class Profiles:
 
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
         """Both bounds on delta, or None where no line is good enough there."""
-        return self._answers(epsilon, direction)
+        if (epsilon, direction) not in self._answers:
+            self.foresee([epsilon], direction)
+        return self._answers[epsilon, direction]
 
-    def _answer(self, epsilon: float, direction: Direction) -> Sides | None:
-        if not self._has_lines:
-            return None
+    def foresee(self, epsilons: Sequence[float], direction: Direction) -> None:
+        """Find what :meth:`sides` will say of these epsilons, of all that share a line at once."""
+        if len(self._answers) > REMEMBERED:
+            self._answers.clear()
+        for either in dict.fromkeys((Direction.REMOVE, direction)):  # add asks for remove
+            fresh = [one for one in dict.fromkeys(epsilons) if (one, either) not in self._answers]
+            self._answers |= {(one, either): None for one in fresh}
+            if self._has_lines and fresh:
+                self._find(fresh, either)
+
+    def _find(self, epsilons: Sequence[float], direction: Direction) -> None:
+        """Remember the answers that moments or lines give."""
         if direction is Direction.ADD:
-            other, bound = self.sides(epsilon, Direction.REMOVE), self.by_moments(epsilon, direction)
-            if other is not None and bound < NEGLIGIBLE * other.lower:
-                return Sides(0.0, bound)
-        for sides in self._tried(epsilon, direction):
+            bounds = dict(zip(epsilons, self._by_moments(epsilons, direction), strict=True))
+            others = {one: self._answers[one, Direction.REMOVE] for one in epsilons}
+            for one, other in others.items():
+                if other is not None and bounds[one] < NEGLIGIBLE * other.lower:
+                    self._answers[one, direction] = Sides(0.0, bounds[one])
+            epsilons = [one for one in epsilons if self._answers[one, direction] is None]
+        for epsilon, sides in self._tried(epsilons, direction):
             if sides.lower > 0.0 and sides.upper - sides.lower <= USEFUL * sides.upper:
-                return sides
-        return None
+                self._answers[epsilon, direction] = sides
 
     def at_most(self, epsilon: float, direction: Direction) -> float:
         """An upper bound on delta where no line answers: the least of what they say, and of what moments say."""
-        tried = self._tried(epsilon, direction) if self._has_lines else ()
-        return min([self.by_moments(epsilon, direction), *(sides.upper for sides in tried)])
+        tried = self._tried([epsilon], direction) if self._has_lines else ()
+        return min([self.by_moments(epsilon, direction), *(sides.upper for _, sides in tried)])
 
-    def _tried(self, epsilon: float, direction: Direction) -> Iterator[Sides]:
-        """What lines say, from the saddle towards the pole: those nearer to it find less, and may be far shorter."""
-        known, saddle = self._saddle(epsilon, direction)
-        for place in range(saddle, max(saddle - RETREATS, 0) - 1, -1):
-            contour = self._line(float(known.orders[place]), direction, known)
-            if contour is not None:
-                yield contour.sides(epsilon)
+    def _tried(self, epsilons: Sequence[float], direction: Direction) -> Iterator[tuple[float, Sides]]:
+        """What lines say, from the saddle towards the pole: those nearer to it find less, and may be far shorter.
+
+        An epsilon that has an answer when its turn comes again is tried no more.
+        """
+        saddles = self._saddles(epsilons, direction)
+        for retreat in range(RETREATS + 1):
+            lines: dict[tuple[float, int], list[float]] = {}
+            for epsilon, (reach, saddle) in zip(epsilons, saddles, strict=True):
+                if saddle >= retreat and self._answers.get((epsilon, direction)) is None:
+                    lines.setdefault((reach, saddle - retreat), []).append(epsilon)
+            for (reach, place), together in lines.items():
+                known = self._known(direction, reach)
+                contour = self._line(float(known.orders[place]), direction, known)
+                if contour is not None:
+                    yield from zip(together, contour.sides_of(together), strict=True)
 
     def _line(self, order: float, direction: Direction, known: Orders) -> Contour | None:
         if (direction, order) not in self._contours:
@@ -196,28 +234,44 @@ class Profiles:
         if (direction, reach) not in self._orders:
             distances = np.geomspace(3e-3, min(reach / self.moments.mu, LARGEST_ORDER), self.count)
             orders = 1.0 + distances if direction is Direction.REMOVE else -distances
-            self._orders[direction, reach] = Orders(orders, self.steps * self.moments.log_moments(orders))
+            log_sizes = self.steps * self.moments.log_moments(orders)
+            self._orders[direction, reach] = Orders(orders, log_sizes, log_peaks(orders))
         return self._orders[direction, reach]
 
-    def _saddle(self, epsilon: float, direction: Direction) -> tuple[Orders, int]:
-        """Known orders, and the place among them of the one at which the integrand is smallest on the real line."""
-        x = epsilon if direction is Direction.REMOVE else -epsilon
-        for reach in (NEAR_ORDERS, FAR_ORDERS):
-            known = self._known(direction, reach)
-            heights = known.log_sizes - known.orders * x - np.log(known.orders * (known.orders - 1.0))
-            smallest = int(np.argmin(heights))
-            if smallest < heights.size - 4:
-                break
-        return known, smallest
+    def _saddles(self, epsilons: Sequence[float], direction: Direction) -> list[tuple[float, int]]:
+        """How far orders are sought, and the place among them of the one at which the integrand is smallest on the real
+        line.
+        """
+        near = self._smallest(epsilons, direction, NEAR_ORDERS)
+        beyond = [one for one, place in zip(epsilons, near, strict=True) if place >= self.count - 4]
+        far = dict(zip(beyond, self._smallest(beyond, direction, FAR_ORDERS), strict=True)) if beyond else {}
+        return [
+            (FAR_ORDERS, far[one]) if one in far else (NEAR_ORDERS, place)
+            for one, place in zip(epsilons, near, strict=True)
+        ]
+
+    def _smallest(self, epsilons: Sequence[float], direction: Direction, reach: float) -> list[int]:
+        orders, log_sizes, _ = self._known(direction, reach)
+        x = np.array(epsilons) if direction is Direction.REMOVE else -np.array(epsilons)
+        heights = log_sizes - np.multiply.outer(x, orders) - np.log(orders * (orders - 1.0))
+        places: list[int] = np.argmin(heights, axis=1).tolist()
+        return places
 
     def by_moments(self, epsilon: float, direction: Direction) -> float:
         """An upper bound on delta from the moments at the known orders; 1 where the noise is out of reach."""
+        return self._by_moments([epsilon], direction)[0]
+
+    def _by_moments(self, epsilons: Sequence[float], direction: Direction) -> list[float]:
+        """:meth:`by_moments` of each of some epsilons."""
         if not self.in_reach:
-            return 1.0
-        (orders, log_sizes), _ = self._saddle(epsilon, direction)
-        x, extra = (epsilon, epsilon) if direction is Direction.REMOVE else (-epsilon, 0.0)
-        least = float(np.min(log_sizes + self.steps * ERROR_OF_LOGS + log_peaks(orders) - orders * x))
-        return exp(min(least + extra + 1e-9, 0.0))
+            return [1.0] * len(epsilons)
+        bounds = []
+        for epsilon, (reach, _) in zip(epsilons, self._saddles(epsilons, direction), strict=True):
+            orders, log_sizes, peaks = self._known(direction, reach)
+            x, extra = (epsilon, epsilon) if direction is Direction.REMOVE else (-epsilon, 0.0)
+            least = float(np.min(log_sizes + self.steps * ERROR_OF_LOGS + peaks - orders * x))
+            bounds.append(exp(min(least + extra + 1e-9, 0.0)))
+        return bounds
 
     def _contour(self, order: float, direction: Direction, known: Orders) -> Contour | None:
         """The line through ``order``, good where that is the saddle; None where it would take too much work."""
@@ -293,7 +347,7 @@ class Profiles:
         if not usable.any():
             return plain, plain, inf
         rates = np.abs(known.orders - order)[usable]
-        heights = (known.log_sizes + self.steps * ERROR_OF_LOGS + log_peaks(known.orders))[usable] - log_size
+        heights = (known.log_sizes + self.steps * ERROR_OF_LOGS + known.log_peaks)[usable] - log_size
         windows = (heights - sign * rates * x - target) / rates
         best = int(np.argmin(windows))
         by_moment = Distant(float(heights[best]), float(rates[best]))

@@ -16,6 +16,7 @@ which serves all places x within a factor of 2; O(frequencies) for each place. T
 of frequencies.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, e, exp, expm1, log, log2, pi, sin, sqrt
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hockeystick.laws.contours import Sides
+from hockeystick.laws.contours import REMEMBERED, Sides
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.types import Direction
 
@@ -50,6 +51,8 @@ SMALLEST_POWER = -28.0
 """Logarithm of |Lambda(s / t)|^t where frequencies end."""
 MOST_WORK = 8e7
 """Frequencies times nodes of a line; what needs more is left to the laws."""
+PLACES_TOGETHER = 256
+"""Places that are asked at once."""
 LOWEST = 2.0**-7
 """Smaller places are not asked: from there on, p(x) / x at the lowest is the upper bound of the add direction."""
 RATIO = 1.06
@@ -109,29 +112,42 @@ class MeanOfRatios:
         self.mu, self.bins = 1.0 / noise_multiplier, bins
         self.in_reach = LEAST_NOISE <= noise_multiplier <= MOST_NOISE and 2 <= bins <= MOST_BINS
         self._lines: dict[int, LaplaceLine | None] = {}
+        self._answers: dict[tuple[float, Direction], Sides | None] = {}
 
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
         """Both bounds on delta, or None where no line takes little enough work."""
-        exact = exp(epsilon) if direction is Direction.REMOVE else exp(-epsilon)
-        place = max(exact, LOWEST)
-        line = self.line(place)
-        if line is None:
-            return None
-        lower, upper = line.out_of_the_money(np.array([place]))
-        factor = 1.0 if direction is Direction.REMOVE else 1.0 / place
-        # A place is off by a few roundings of its exponent, and o changes by at most as much as the place.
-        moved = factor * place * 4.0 * UNIT_ROUNDOFF * (1.0 + epsilon)
-        return Sides(
-            max(factor * float(lower[0]) * (1.0 - 1e-14) - moved, 0.0) if place == exact else 0.0,
-            min(factor * float(upper[0]) * (1.0 + 1e-14) + moved, 1.0),
-        )
+        if (epsilon, direction) not in self._answers:
+            self.foresee([epsilon], direction)
+        return self._answers[epsilon, direction]
+
+    def foresee(self, epsilons: Sequence[float], direction: Direction) -> None:
+        """Find what :meth:`sides` will say of these epsilons, of all that share a line at once."""
+        if len(self._answers) > REMEMBERED:
+            self._answers.clear()
+        fresh = [one for one in dict.fromkeys(epsilons) if (one, direction) not in self._answers]
+        self._answers |= {(one, direction): None for one in fresh}
+        lines: dict[int, list[float]] = {}
+        for epsilon in fresh:
+            lines.setdefault(self._octave(_place(epsilon, direction)[1]), []).append(epsilon)
+        for together in lines.values():
+            line = self.line(_place(together[0], direction)[1])
+            if line is None:
+                continue
+            for first in range(0, len(together), PLACES_TOGETHER):
+                some = together[first : first + PLACES_TOGETHER]
+                lower, upper = line.out_of_the_money(np.array([_place(one, direction)[1] for one in some]))
+                for epsilon, low, high in zip(some, lower.tolist(), upper.tolist(), strict=True):
+                    self._answers[epsilon, direction] = _sides(epsilon, direction, low, high)
 
     def line(self, place: float) -> LaplaceLine | None:
         """The line for a place > 0, which serves all places from one power of 2 to the next; None if none is good."""
-        octave = ceil(log2(place)) if self.in_reach else 0
+        octave = self._octave(place)
         if octave not in self._lines:
             self._lines[octave] = self._line(WINDOW * 2.0**octave) if self.in_reach else None
         return self._lines[octave]
+
+    def _octave(self, place: float) -> int:
+        return ceil(log2(place)) if self.in_reach else 0
 
     @cached_property
     def turn(self) -> float:
@@ -296,6 +312,24 @@ class MeanOfRatios:
         between = np.maximum(sizes[:-1], sizes[1:]) + np.diff(places) ** 2 / 8.0 * np.minimum(turned, second_moment)
         above = np.flatnonzero(between * (1.0 + 1e-9) > most)
         return bins * (near if above.size == 0 else float(places[above[-1] + 1]))
+
+
+def _place(epsilon: float, direction: Direction) -> tuple[float, float]:
+    """Where delta is read, and where o is asked in its stead."""
+    exact = exp(epsilon) if direction is Direction.REMOVE else exp(-epsilon)
+    return exact, max(exact, LOWEST)
+
+
+def _sides(epsilon: float, direction: Direction, lower: float, upper: float) -> Sides:
+    """Both bounds on delta from those on o."""
+    exact, place = _place(epsilon, direction)
+    factor = 1.0 if direction is Direction.REMOVE else 1.0 / place
+    # A place is off by a few roundings of its exponent, and o changes by at most as much as the place.
+    moved = factor * place * 4.0 * UNIT_ROUNDOFF * (1.0 + epsilon)
+    return Sides(
+        max(factor * lower * (1.0 - 1e-14) - moved, 0.0) if place == exact else 0.0,
+        min(factor * upper * (1.0 + 1e-14) + moved, 1.0),
+    )
 
 
 def _expm1(values: NDArray[np.complex128]) -> NDArray[np.complex128]:
