@@ -2,7 +2,8 @@
 
 :func:`sampler` looks at batches, :func:`noise` at rows of noise, :func:`mechanism` at the outputs of both against a
 certificate, :func:`replay` at a training loop, and :func:`canaries` and :func:`guesses` at one run of a model. All
-return a :class:`Verdict`; :func:`addendum` says what they mean for the assumptions of a certificate. The names load on
+return a :class:`Verdict`; :func:`addendum` says what they mean for the assumptions of a certificate.
+:func:`invariance` looks at the bits of a model's per-example gradients, and returns what changed. The names load on
 first use.
 """
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hockeystick.audit.tape import Tape
     from hockeystick.audit.verdict import EpsilonInterval, Finding, Verdict
     from hockeystick.audit.whiteness import noise
+    from hockeystick.training.torch.invariance import invariance
 
 _HOMES = {
     "Addendum": "annex",
@@ -34,6 +36,7 @@ _HOMES = {
     "batches_of": "loaders",
     "canaries": "canary_set",
     "guesses": "one_run",
+    "invariance": ".training.torch.invariance",
     "mechanism": "outputs",
     "noise": "whiteness",
     "replay": "replaying",
@@ -52,6 +55,7 @@ __all__ = [
     "batches_of",
     "canaries",
     "guesses",
+    "invariance",
     "mechanism",
     "noise",
     "replay",
@@ -62,6 +66,6 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'hockeystick.audit' has no attribute {name!r}")
-    value = getattr(import_module(f"hockeystick.audit.{_HOMES[name]}"), name)
+    value = getattr(import_module(f".{_HOMES[name]}", "hockeystick.audit"), name)
     globals()[name] = value
     return value

@@ -70,11 +70,12 @@ def check_modules(module: torch.nn.Module) -> None:
     """
     for name, part in module.named_modules():
         if isinstance(part, _NormBase):
-            _check_normalisation(part, name)
-            part.register_forward_pre_hook(lambda part, _, name=name: _check_normalisation(part, name))
+            check_normalisation(part, name)
+            part.register_forward_pre_hook(lambda part, _, name=name: check_normalisation(part, name))
 
 
-def _check_normalisation(part: Any, name: str) -> None:
+def check_normalisation(part: Any, name: str) -> None:
+    """Raise UnsupportedError for a layer that takes statistics from the examples of a batch, as it is now."""
     without_statistics = isinstance(part, _BatchNorm) and part.running_mean is None
     if without_statistics or (part.training and (isinstance(part, _BatchNorm) or part.track_running_stats)):
         raise UnsupportedError(

@@ -1,0 +1,366 @@
+"""Whether the gradient of an example depends on its place in a physical batch, or on the other examples there.
+
+A certificate that covers the bits needs every clipped and rounded gradient to depend on the released state and on its
+own example alone (``docs/theory/exact-sums.md``). In floating point that is a property of kernels: the order in which a
+matrix product adds may change with the number of rows. This audit tries it out.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Annotated, Any, Literal
+
+import torch
+from opacus.grad_sample import GradSampleModule
+from opacus.grad_sample.gsm_base import AbstractGradSampleModule
+from opacus.validators.errors import UnsupportedModuleError
+from pydantic import Field
+from torch.nn.modules.batchnorm import _NormBase
+
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+from hockeystick.spec import Count, Spec
+from hockeystick.training.torch.guards import check_normalisation, in_our_words
+
+MOST_PLACES = 16
+"""So many places of the example are tried, unless the caller says which."""
+LARGE = 1000.0
+"""How much larger than the example the numbers of some neighbours are."""
+Example = tuple[Any, Any]
+"""What goes into the model, and the target: tensors without a dimension for the examples."""
+Change = Annotated[float, Field(ge=0.0)]
+
+
+class LayerChange(Spec):
+    """How the gradient of one parameter changed with the place of its example and with the neighbours.
+
+    Attributes:
+        parameter: its name in the model.
+        dtype: of the gradient.
+        changed: in how many comparisons a number of it was another one.
+        change: largest norm of the change, over the norm of the example's whole gradient.
+    """
+
+    parameter: str
+    dtype: str
+    changed: Annotated[int, Field(ge=0)]
+    change: Change
+
+
+class ShapeChange(Spec):
+    """How the gradient changed with the number of examples in a physical batch.
+
+    Attributes:
+        examples: that number.
+        change: norm of the change, over the norm of the gradient.
+    """
+
+    examples: Count
+    change: Change
+
+
+class Invariance(Spec):
+    """What an audit of one example saw: plain data, ``model_dump_json()`` for a file.
+
+    No change means that this example, these neighbours and this machine showed none, not that there can be none.
+
+    Attributes:
+        batch: examples in a physical batch.
+        mode: of the per-sample gradients, "hooks" or "functorch".
+        device: where they were computed, with the number of threads on a CPU.
+        comparisons: places beside neighbours whose gradient was compared with the first one.
+        layers: every trained parameter, the ones that changed most first.
+        shapes: other numbers of examples, as a contrast: exact sums use one shape alone.
+        dropout: names of the layers that draw random numbers by the place in the batch.
+    """
+
+    batch: Count
+    mode: Literal["hooks", "functorch"]
+    device: str
+    comparisons: Count
+    layers: tuple[LayerChange, ...]
+    shapes: tuple[ShapeChange, ...]
+    dropout: tuple[str, ...] = ()
+
+    @property
+    def invariant(self) -> bool:
+        """Whether no bit of the example's gradient changed, and no layer draws by place."""
+        return self.worst == 0.0 and not any(layer.changed for layer in self.layers) and not self.dropout
+
+    @property
+    def worst(self) -> float:
+        """The largest change of one parameter's gradient, over the norm of the whole gradient."""
+        return max(layer.change for layer in self.layers)
+
+    def text(self) -> str:
+        """The result in plain English."""
+        dtypes = ", ".join(dict.fromkeys(layer.dtype for layer in self.layers))
+        lines = [
+            f"Per-example gradients ({self.mode}, {dtypes}, {self.device}) in physical batches of {self.batch}, "
+            f"{self.comparisons} comparisons:"
+        ]
+        changed = [layer for layer in self.layers if layer.changed]
+        if changed:
+            lines.append(
+                f"  The gradient of an example changed with its place or its neighbours, in {len(changed)} of "
+                f"{len(self.layers)} parameters:"
+            )
+            lines += [
+                f"    {layer.parameter} ({layer.dtype}): by up to {layer.change:.2g} of the norm, in {layer.changed} "
+                f"of {self.comparisons} comparisons"
+                for layer in changed
+            ]
+        else:
+            lines.append("  No bit of the example's gradient changed with its place or its neighbours.")
+        if self.dropout:
+            lines.append(
+                f"  Dropout draws by the place in the batch, so masks depend on the other examples: "
+                f"{', '.join(self.dropout)}."
+            )
+        if self.shapes:
+            said = ", ".join(f"{shape.change:.2g} at {shape.examples}" for shape in self.shapes)
+            lines.append(f"  With other numbers of examples in the batch, of the norm: {said}.")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def invariance(
+    model: torch.nn.Module,
+    criterion: Callable[[Any, Any], torch.Tensor],
+    example: Example,
+    *,
+    batch: int,
+    neighbours: Sequence[Example] = (),
+    places: Sequence[int] | None = None,
+    shapes: Sequence[int] | None = None,
+    grad_sample_mode: Literal["hooks", "functorch"] = "hooks",
+    loss_reduction: Literal["mean", "sum"] = "mean",
+    seed: int = 0,
+) -> Invariance:
+    """Compute the gradient of one example at each place of a physical batch, beside other examples, and compare bits.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    >>> example = torch.ones(6), torch.tensor(2)
+    >>> found = invariance(model, torch.nn.CrossEntropyLoss(), example, batch=4)
+    >>> found.comparisons, len(found.layers)
+    (15, 4)
+
+    The neighbours are zeros, random numbers as large as the example's and 1,000 times as large, the example itself, and
+    the given ones. Whole numbers, such as labels and tokens, are drawn from 0 to the largest of the example's. The
+    model and the state of torch's generator stay as they are.
+
+    Args:
+        model: in training mode, as ``make_private`` takes it; a copy of it is used.
+        criterion: of the model's output and the target; the mean or the sum of the losses of the examples.
+        example: a pair of what goes into the model (a tensor, a tuple of positional arguments or a mapping of named
+            ones) and the target. No tensor has a dimension for the examples.
+        batch: examples in a physical batch, at least 2.
+        neighbours: other examples of the same form, to stand beside this one.
+        places: of the example in the batch, from 0; by default all of them, or 16 that include the ends.
+        shapes: other numbers of examples to compare with; by default 1, 3 and twice the batch.
+        grad_sample_mode, loss_reduction: as ``make_private`` has them.
+        seed: of the random neighbours, and of torch's generator in every pass.
+
+    Raises: UnsupportedError for a layer that takes statistics from whole batches, which it names, and for a model that
+    Opacus cannot handle; InvalidInputError for a model that is wrapped or in evaluation mode or has no trained
+    parameters, for arguments out of range and for an example whose gradient is zero or not finite.
+    """
+    _check(model, batch, places, shapes, grad_sample_mode)
+    dropout = tuple(dict.fromkeys(drawing_layers(model)))
+    tried = _spread(batch) if places is None else [int(place) for place in places]
+    contrast = [number for number in (1, 3, 2 * batch) if number != batch] if shapes is None else list(shapes)
+    private = deepcopy(model)
+    try:
+        wrapped = GradSampleModule(
+            private, loss_reduction=loss_reduction, force_functorch=grad_sample_mode == "functorch"
+        )
+    except (NotImplementedError, UnsupportedModuleError) as error:
+        raise _words_of(error) from error
+    parameters = {name: parameter for name, parameter in private.named_parameters() if parameter.requires_grad}
+    company = _company(example, neighbours, seed)
+    device = next(iter(parameters.values())).device
+
+    def gradients(rows: Sequence[Example]) -> dict[str, torch.Tensor]:
+        """Per-sample gradients of every parameter for a batch of these examples, shape (examples, numbers)."""
+        for parameter in parameters.values():
+            parameter.grad = parameter.grad_sample = None
+        torch.manual_seed(seed)
+        output = _called(wrapped, _stacked([inputs for inputs, _ in rows]))
+        criterion(output, _stacked([target for _, target in rows])).backward()
+        return {name: _samples(name, parameter, len(rows)) for name, parameter in parameters.items()}
+
+    def beside(others: Sequence[Example], place: int, number: int) -> list[Example]:
+        around = [others[at % len(others)] for at in range(number - 1)]
+        return [*around[:place], example, *around[place:]]
+
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.enable_grad():
+        first = {name: rows[0] for name, rows in gradients(beside(company[0], 0, batch)).items()}
+        norm = _norm(first, {name: torch.zeros_like(row) for name, row in first.items()})
+        if not 0.0 < norm < sys.float_info.max:
+            raise InvalidInputError(
+                f"The 'example' argument must have a gradient that is finite and not zero. Got one of norm {norm!r}."
+            )
+        seen: list[dict[str, torch.Tensor]] = []
+        for others in company:
+            for place in tried:
+                rows = gradients(beside(others, place, batch))
+                seen.append({name: row[place] for name, row in rows.items()})
+        alone = gradients([example] * batch)
+        seen += [{name: row[place] for name, row in alone.items()} for place in tried]
+        contrasts = {
+            number: {name: row[0] for name, row in gradients(beside(company[0], 0, number)).items()}
+            for number in contrast
+        }
+    seen = seen[1:] if tried[0] == 0 else seen  # the first one is what the others are compared with
+    layers = [_layer(name, first[name], [one[name] for one in seen], norm) for name in parameters]
+    return Invariance(
+        batch=batch,
+        mode=grad_sample_mode,
+        device=f"{device}, {torch.get_num_threads()} thread(s)" if device.type == "cpu" else str(device),
+        comparisons=len(seen),
+        layers=tuple(sorted(layers, key=lambda layer: (-layer.change, -layer.changed))),
+        shapes=tuple(
+            ShapeChange(examples=number, change=min(_norm(one, first) / norm, sys.float_info.max))
+            for number, one in contrasts.items()
+        ),
+        dropout=dropout,
+    )
+
+
+def drawing_layers(model: torch.nn.Module) -> Iterator[str]:
+    """Names of the layers in training mode that draw dropout masks for whole batches."""
+    for name, part in model.named_modules():
+        chance = getattr(part, "p", 0.0) if isinstance(part, torch.nn.modules.dropout._DropoutNd) else 0.0
+        if isinstance(part, torch.nn.MultiheadAttention | torch.nn.RNNBase):
+            chance = part.dropout
+        if part.training and chance > 0.0:
+            yield name or type(part).__name__
+
+
+def _check(
+    model: torch.nn.Module,
+    batch: int,
+    places: Sequence[int] | None,
+    shapes: Sequence[int] | None,
+    grad_sample_mode: str,
+) -> None:
+    """Raise for arguments that no audit can be made of."""
+    if isinstance(model, AbstractGradSampleModule) or not isinstance(model, torch.nn.Module):
+        raise InvalidInputError(
+            "The 'model' argument must be a torch module as it was before make_private. "
+            f"Got an object of type {type(model).__name__!r} instead."
+        )
+    if grad_sample_mode not in ("hooks", "functorch"):
+        raise InvalidInputError(
+            f"The 'grad_sample_mode' argument must be 'hooks' or 'functorch'. Got {grad_sample_mode!r} instead."
+        )
+    for name, value, least in (("batch", [batch], 2), ("shapes", shapes or [], 1)):
+        if any(isinstance(one, bool) or not isinstance(one, int) or one < least for one in value):
+            raise InvalidInputError(
+                f"The {name!r} argument must be of whole numbers of at least {least}. Got {shortened(value)} instead."
+            )
+    if places is not None and (not places or any(not 0 <= place < batch for place in places)):
+        raise InvalidInputError(
+            f"The 'places' argument must be of whole numbers from 0 to {batch - 1}. Got {shortened(places)} instead."
+        )
+    for name, part in model.named_modules():
+        if isinstance(part, _NormBase):
+            check_normalisation(part, name)
+    if not model.training or not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InvalidInputError(
+            "The 'model' argument must be in training mode, as by model.train(), and have parameters that are trained."
+        )
+
+
+def _words_of(error: Exception) -> UnsupportedError:
+    if isinstance(error, UnsupportedModuleError):
+        return in_our_words(error)
+    return UnsupportedError(f"Opacus cannot make this model private: {shortened(str(error))}.")
+
+
+def _spread(batch: int) -> list[int]:
+    """Places from the first to the last, all or some of them."""
+    number = min(batch, MOST_PLACES)
+    return [at * (batch - 1) // (number - 1) for at in range(number)]
+
+
+def _company(example: Example, neighbours: Sequence[Example], seed: int) -> list[list[Example]]:
+    """Lists of examples to stand beside this one: zeros, random ones, large ones, and the given ones."""
+    generator = torch.Generator().manual_seed(seed)
+    made = [
+        [example_of(example, torch.zeros_like)],
+        [example_of(example, lambda tensor: _random(tensor, 1.0, generator)) for _ in range(5)],
+        [example_of(example, lambda tensor: _random(tensor, LARGE, generator)) for _ in range(5)],
+    ]
+    return [*made, *([list(neighbours)] if neighbours else [])]
+
+
+def example_of(example: Any, made: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The same form with other tensors."""
+    if isinstance(example, torch.Tensor):
+        return made(example)
+    if isinstance(example, Mapping):
+        return {name: example_of(part, made) for name, part in example.items()}
+    if isinstance(example, tuple | list):
+        return type(example)(example_of(part, made) for part in example)
+    raise InvalidInputError(
+        "The 'example' argument must be made of tensors, tuples, lists and mappings. "
+        f"Got an object of type {type(example).__name__!r} in it."
+    )
+
+
+def _random(tensor: torch.Tensor, scale: float, generator: torch.Generator) -> torch.Tensor:
+    """Random numbers that stand in for another example's."""
+    if tensor.is_floating_point():
+        size = float(tensor.double().square().mean().sqrt()) or 1.0
+        made = torch.randn(tensor.shape, generator=generator, dtype=torch.float64) * size * scale
+    else:
+        most = int(tensor.max()) if tensor.numel() else 0
+        made = torch.randint(0, max(most, 0) + 1, tensor.shape, generator=generator)
+    return made.to(tensor.device, tensor.dtype)
+
+
+def _stacked(parts: Sequence[Any]) -> Any:
+    """Examples of one form as a batch."""
+    first = parts[0]
+    if isinstance(first, torch.Tensor):
+        return torch.stack(list(parts))
+    if isinstance(first, Mapping):
+        return {name: _stacked([part[name] for part in parts]) for name in first}
+    return type(first)(_stacked(column) for column in zip(*parts, strict=True))
+
+
+def _called(model: Any, inputs: Any) -> Any:
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    return model(*inputs) if isinstance(inputs, tuple | list) else model(inputs)
+
+
+def _samples(name: str, parameter: Any, number: int) -> torch.Tensor:
+    """The per-sample gradients of a parameter, copied; raises InvalidInputError where there are none."""
+    samples = getattr(parameter, "grad_sample", None)
+    if not isinstance(samples, torch.Tensor) or len(samples) != number:
+        raise InvalidInputError(
+            f"The parameter {name!r} has no gradient for each of {number} examples; the first dimension of what every "
+            "layer gets must be that of the examples, and the model must use it."
+        )
+    return samples.detach().reshape(number, -1).clone()
+
+
+def _norm(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> float:
+    """Norm of a difference; inf or nan where it is not finite."""
+    return math.sqrt(sum(float((row.double() - other[name].double()).square().sum()) for name, row in one.items()))
+
+
+def _layer(name: str, first: torch.Tensor, others: Sequence[torch.Tensor], norm: float) -> LayerChange:
+    """How a parameter's gradient differs from the first one; a change to what is not finite has no size but a limit."""
+    differing = [one for one in others if not torch.equal(one, first)]
+    sizes = [_norm({name: one}, {name: first}) / norm for one in differing]
+    return LayerChange(
+        parameter=name,
+        dtype=str(first.dtype).removeprefix("torch."),
+        changed=len(differing),
+        change=max((size if math.isfinite(size) else sys.float_info.max for size in sizes), default=0.0),
+    )
