@@ -1,0 +1,106 @@
+"""The integers of :mod:`hockeystick.training.exact_sums` from tensors, where these are: the same ones on every device.
+
+Per-sample gradients on a CPU are read where they are, by the kernels for arrays. Elsewhere every step is one operation
+on all numbers, in float64 or in whole numbers, so there is no sum whose order a device could choose.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from hockeystick.errors import UnsupportedError
+from hockeystick.training import exact_sums
+from hockeystick.training.exact_sums import LANES, lowered, margin, width_of
+
+PIECE = 1 << 22
+"""Numbers in float64 that are in memory at a time, as far as one example allows."""
+Tensors = Sequence[torch.Tensor]
+
+
+def add_clipped(rows: Tensors, totals: Tensors, scale: float, steps: int) -> None:
+    """Add to ``totals`` the integers of every example, which have norm at most ``steps`` over all tensors together.
+
+    Args:
+        rows: of any floating type, shapes (examples, ...); at least one tensor.
+        totals: of int64, contiguous, with as many numbers as an example has, on the devices of the rows.
+        scale: what gradients that are not clipped are multiplied by.
+        steps: K of these tensors.
+
+    Raises: UnsupportedError for a device without float64.
+    """
+    if not len(rows[0]):
+        return
+    flat = [row.detach().reshape(len(row), -1) for row in rows]
+    if all(row.device.type == "cpu" for row in flat):
+        arrays = [_array(row) for row in flat]
+        exact_sums.add_clipped(arrays, [total.view(-1).numpy() for total in totals], scale, steps)
+        return
+    squares = squared_norms(flat[0])
+    for row in flat[1:]:
+        squares = squares + squared_norms(row).to(squares.device)
+    numbers = sum(row.shape[1] for row in flat)
+    add_scaled(flat, [total.view(-1) for total in totals], factors(squares, numbers, scale, steps), steps)
+
+
+def _array(row: torch.Tensor) -> np.ndarray:
+    """The same numbers, in float32 if their type is narrower."""
+    kept = row if row.dtype in (torch.float32, torch.float64) else row.float()
+    return kept.contiguous().numpy()
+
+
+def squared_norms(rows: torch.Tensor) -> torch.Tensor:
+    """As :func:`hockeystick.training.exact_sums.squared_norms`, with the same bits."""
+    if rows.device.type == "mps":
+        raise UnsupportedError("Exact sums need float64, which devices of type 'mps' do not have; train on the CPU.")
+    width = min(LANES, width_of(rows.shape[1]))
+    lanes = torch.zeros(len(rows), width, dtype=torch.float64, device=rows.device)
+    for start in range(0, rows.shape[1], width):
+        piece = rows[:, start : start + width].double()
+        lanes[:, : piece.shape[1]] += piece * piece
+    while width > 1:
+        width //= 2
+        lanes = lanes[:, :width] + lanes[:, width:]
+    return lanes[:, 0]
+
+
+def factors(squares: torch.Tensor, numbers: int, scale: float, steps: int) -> torch.Tensor:
+    """As :func:`hockeystick.training.exact_sums.factors`, with the same bits."""
+    longest = (float(steps) / squares.sqrt()) * margin(numbers)
+    return torch.where(squares.isfinite(), longest.clamp(max=scale), 0.0)
+
+
+def add_scaled(rows: Tensors, totals: Tensors, scales: torch.Tensor, steps: int) -> torch.Tensor:
+    """As :func:`hockeystick.training.exact_sums.add_scaled`, with the same integers."""
+    taken = scales.clone()
+    over = _added(rows, totals, taken, steps, 1)
+    for share in lowered():  # by the proof none is needed, with the factors of this module
+        if not bool(over.any()):
+            break
+        again = [row[over.to(row.device)] for row in rows]
+        _added(again, totals, taken[over], steps, -1)
+        taken[over] *= share
+        longer = _added(again, totals, taken[over], steps, 1)
+        over = over.masked_scatter(over, longer)
+    return taken
+
+
+def _added(rows: Tensors, totals: Tensors, scales: torch.Tensor, steps: int, sign: int) -> torch.Tensor:
+    """Add the integers, or take them away; whether those of an example have a norm above ``steps``.
+
+    The sum of squares in float64 says whether the one in 64 bits is the true one, and not a remainder.
+    """
+    exact = torch.zeros(len(scales), dtype=torch.int64, device=scales.device)
+    rounded = torch.zeros_like(scales)
+    for row, total in zip(rows, totals, strict=True):
+        scale = scales.to(row.device)[:, None]
+        wide = max(1, PIECE // len(row))
+        for start in range(0, row.shape[1], wide):
+            product = row[:, start : start + wide].double() * scale
+            product = torch.where(scale == 0.0, 0.0, product)  # not finite, and 0 times infinity is no number
+            whole = product.clamp(-float(steps), float(steps)).trunc().long()
+            total[start : start + wide] += sign * whole.sum(dim=0)
+            squares = whole * whole
+            exact += squares.sum(dim=1).to(exact.device)
+            rounded += squares.double().sum(dim=1).to(rounded.device)
+    return (exact > steps * steps) | (rounded > 2.0 * steps * steps)
