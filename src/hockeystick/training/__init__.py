@@ -1,7 +1,8 @@
 """Training that is what its certificate says: a run that draws the batches, gives the noise and keeps the record.
 
-:class:`Run` and the adaptive optimisers need numpy alone. ``hockeystick.torch`` puts them behind Opacus,
-``hockeystick.huggingface`` behind the Trainer of transformers, ``hockeystick.jax`` puts runs behind JAX Privacy.
+:class:`Run`, the adaptive optimisers and :func:`exact_sum` need numpy alone. ``hockeystick.torch`` puts them behind
+Opacus, ``hockeystick.huggingface`` behind the Trainer of transformers, ``hockeystick.jax`` puts runs behind JAX
+Privacy.
 """
 
 from importlib import import_module
@@ -9,6 +10,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hockeystick.training.adaptive import IndependentAdam, ScaledAdam, clipped, noise_variance
+    from hockeystick.training.exact_sums import exact_sum
     from hockeystick.training.record import Check, RunRecord, Status
     from hockeystick.training.run import Run
 
@@ -20,10 +22,21 @@ _HOMES = {
     "ScaledAdam": "adaptive",
     "Status": "record",
     "clipped": "adaptive",
+    "exact_sum": "exact_sums",
     "noise_variance": "adaptive",
 }
 
-__all__ = ["Check", "IndependentAdam", "Run", "RunRecord", "ScaledAdam", "Status", "clipped", "noise_variance"]
+__all__ = [
+    "Check",
+    "IndependentAdam",
+    "Run",
+    "RunRecord",
+    "ScaledAdam",
+    "Status",
+    "clipped",
+    "exact_sum",
+    "noise_variance",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 
 Reals = NDArray[Any]
 Integers = NDArray[np.int64]
@@ -88,6 +88,15 @@ def scale_of(clip_norm: float, steps: int) -> float:
             f"The 'clip_norm' argument must be finite and at least {SMALLEST:.3g}. Got {shortened(clip_norm)} instead."
         )
     return steps / clip_norm
+
+
+def refuse_exact(exact: bool, what: str) -> None:
+    """Raise UnsupportedError where the noise is in whole numbers and ``what`` sums in floating point."""
+    if exact:
+        raise UnsupportedError(
+            f"{what} sums gradients in floating point, and the noise of an exact mechanism is in whole numbers: use "
+            "hockeystick.torch.PrivacyEngine, or hockeystick.training.exact_sum in a loop of your own."
+        )
 
 
 def layer_steps(clip_norms: Sequence[float], steps: int) -> list[int]:

@@ -48,6 +48,19 @@ MEANINGS = SAMPLING | {
     "repeated_steps_repeat": "Steps that were made again after a resume had the same data, weights and code.",
     "stop_is_public": "The number of steps depends on neither the data nor anything that was trained on them.",
     "batches_in_step": "Every batch that was handed out was used at its own step.",
+    "exact_sums": (
+        "The gradient of every example was clipped and rounded to whole numbers of a proved norm, zeros where it was "
+        "not finite, and these were summed without error, as was the noise."
+    ),
+    "one_shape": "All physical batches had one shape, and were filled up where they had fewer examples.",
+    "batch_invariance": (
+        "The bits of an example's gradient depended on the weights and on the example alone, and not on the other "
+        "examples of its physical batch."
+    ),
+    "invariance_audited": (
+        "An audit of the model computed the gradient of an example at every place of a physical batch of that size, "
+        "beside other examples, and no bit changed."
+    ),
 }
 """What a promise means, in a sentence. Nothing else may be said in a record, so that no text can pretend to be one."""
 
@@ -60,13 +73,16 @@ ABOUT = {
     ),
     "noise": (
         *("one_noise_row_a_step", "noise_is_added", "clipping", "norms", "clipping_norm", "finite_gradients"),
+        *("exact_sums", "one_shape", "invariance_audited", "batch_invariance"),
         "random_numbers",
     ),
     "normaliser": ("public_normaliser",),
     "secrecy": ("secrecy",),
 }
 """The promises that an assumption of a certificate comes down to, by its name."""
-BEYOND = ("same_data", "random_numbers", "repeated_steps_repeat")
+EXACTLY = ("exact_sums", "one_shape", "batch_invariance")
+"""What a run with exact noise rests on besides."""
+BEYOND = ("same_data", "random_numbers", "repeated_steps_repeat", "batch_invariance")
 """What no run can check. It is named beside what was checked."""
 
 

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any, NoReturn, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hockeystick._version import __version__
 from hockeystick.certificate import Certificate
@@ -24,12 +24,12 @@ from hockeystick.samplers import Attribution
 from hockeystick.samplers.promises import Batch, BrokenPromiseError
 from hockeystick.training.commitments import KEY_BYTES, CommitmentChain, context
 from hockeystick.training.coverage import check_early_stop, of_first_steps
-from hockeystick.training.record import Check, RunRecord, Status
+from hockeystick.training.record import EXACTLY, Check, RunRecord, Status
+from hockeystick.training.seeds import Words, fresh_generator, words
 from hockeystick.training.state_file import load_arrays, save_arrays
 
 FORMAT = 2
 """Version of the layout of states."""
-Words = NDArray[np.uint64]
 
 
 class Run:
@@ -101,7 +101,7 @@ class Run:
                 f"Got an object of type {type(rng).__name__!r} instead."
             )
         # An auditor who is shown the key learns a digest, not numbers of the generator that seeds the noise.
-        entropy, key = _words(source), hashlib.sha256(b"hockeystick-commitments/1" + _words(source).tobytes()).digest()
+        entropy, key = words(source), hashlib.sha256(b"hockeystick-commitments/1" + words(source).tobytes()).digest()
         noise: NoiseStream | None = None
         if shape is not None:
             noise = stream(
@@ -199,6 +199,12 @@ class Run:
     def size(self) -> int | None:
         """The numbers in a step's noise, those of this process's part; None without noise."""
         return None if self._noise is None else math.prod(self._noise.shape)
+
+    @property
+    def norm_steps(self) -> int | None:
+        """K, the grid steps in a clipping norm: of an exact mechanism, whose noise is in steps; None without noise."""
+        grid = None if self._noise is None else self._noise.grid
+        return None if grid is None else round(1.0 / grid)
 
     def _draw(self, num_examples: int) -> Iterator[Batch]:
         """The batches from the first step on, drawn anew."""
@@ -341,7 +347,7 @@ class Run:
             *also_checked,
         ]
         asserted = ["clipping", "norms", "noise_is_added", "public_normaliser"]
-        asserted += ["same_data", "secrecy", "random_numbers"]
+        asserted += ["same_data", "secrecy", "random_numbers", *(EXACTLY if self._mechanism.exact else ())]
         (checked if self._by_examples else asserted).append("examples_of_the_batch")
         if not self._by_examples:
             asserted.append("batches_in_step")
@@ -488,13 +494,3 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run(step={self.step}, steps={self.steps}, num_examples={self.num_examples})"
-
-
-def fresh_generator() -> np.random.Generator:
-    """A generator with 256 bits of the operating system; numpy's own default has 128."""
-    return np.random.default_rng(np.random.SeedSequence(pool_size=8))
-
-
-def _words(rng: np.random.Generator) -> Words:
-    """256 bits."""
-    return rng.integers(0, 2**64 - 1, size=4, dtype=np.uint64, endpoint=True)

@@ -19,6 +19,7 @@ from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
+from hockeystick.training.exact_sums import refuse_exact
 from hockeystick.training.huggingface.arguments import check_batch_size, check_steps, checked_arguments
 from hockeystick.training.huggingface.losses import ExampleLosses, checked, losses_of
 from hockeystick.training.record import RunRecord
@@ -116,6 +117,7 @@ class Trainer(transformers.Trainer):
             self._gradients["criterion"] = torch.nn.Identity()  # it gets the losses of the examples
         self._criterion: Any = None
         self.engine = PrivacyEngine(plan, rng=rng, secure_mode=secure_mode, dtype=noise_dtype, attribution=attribution)
+        refuse_exact(self.engine.mechanism.exact, "The Trainer of transformers")
         if train_dataset is not None:
             self._check_dataset(train_dataset, options.get("data_collator"))
         super().__init__(model=model, args=checked_arguments(self.given), train_dataset=train_dataset, **options)

@@ -22,10 +22,14 @@ class CollateWithEmpty:
     is collated alone, and twice. What grows from one to two is as much shorter for none; what stays belongs to the
     batch, and stays.
 
+    Args:
+        given: the user's loader.
+        rows: fill every batch up to so many examples, with zeros in what grows.
+
     Raises: InvalidInputError for a collation that gives other objects, or nothing that grows.
     """
 
-    def __init__(self, given: DataLoader[Any]) -> None:
+    def __init__(self, given: DataLoader[Any], rows: int | None = None) -> None:
         collate: Any = given.collate_fn
         self.collate: Callable[[list[Any]], Any] = collate.collate if isinstance(collate, CollateWithEmpty) else collate
         example = given.dataset[0]
@@ -37,10 +41,13 @@ class CollateWithEmpty:
                 "The 'collate_fn' of the data loader must give tensors or lists that grow with the number of examples. "
                 f"Got an object of type {type(one).__name__!r} instead, which is as large for two examples as for one."
             )
+        self.filling = None if rows is None else Filling(rows)
+        self.forms: tuple[Any, Any] = (one, two)
 
     def __call__(self, examples: list[Any]) -> Any:
         """The batch of these examples."""
-        return self.collate(examples) if examples else deepcopy(self.empty)
+        batch = self.collate(examples) if examples else deepcopy(self.empty)
+        return batch if self.filling is None else self.filling.of(batch, *self.forms)
 
 
 class Shrinking:
@@ -97,6 +104,52 @@ class Shrinking:
     def _length(self, one: int, two: int) -> int:
         self.grows |= one != two
         return max(2 * one - two, 0)
+
+
+class Filling:
+    """Batches filled up to a number of examples.
+
+    Args:
+        rows: that number.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def of(self, batch: Any, one: Any, two: Any) -> Any:
+        """The batch with zeros after its examples, in every dimension that is longer in ``two`` than in ``one``.
+
+        Raises: InvalidInputError for what grows and is no tensor or array.
+        """
+        if isinstance(batch, torch.Tensor | np.ndarray):
+            return self._array(batch, one, two)
+        if isinstance(batch, Mapping):
+            parts = {name: self.of(part, one[name], two[name]) for name, part in batch.items()}
+            return parts if type(batch) is dict else type(batch)(parts)  # type: ignore[call-arg]
+        if isinstance(batch, list | tuple):
+            if len(one) != len(two):
+                raise InvalidInputError(
+                    "The 'collate_fn' of the data loader must give tensors or arrays for exact sums, which fill "
+                    f"batches up with zeros. Got a {type(batch).__name__} with an entry for each example."
+                )
+            entries = [self.of(*of_entry) for of_entry in zip(batch, one, two, strict=True)]
+            return type(batch)(*entries) if hasattr(batch, "_fields") else type(batch)(entries)
+        if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+            names = [field.name for field in dataclasses.fields(batch) if field.init]
+            filled = {name: self.of(getattr(batch, name), getattr(one, name), getattr(two, name)) for name in names}
+            return dataclasses.replace(batch, **filled)
+        return batch
+
+    def _array(self, batch: Any, one: Any, two: Any) -> Any:
+        sizes = [
+            short + (self.rows - 1) * (long - short) if short != long else now
+            for now, short, long in zip(batch.shape, one.shape, two.shape, strict=True)
+        ]
+        if sizes == list(batch.shape):
+            return batch
+        filled = batch.new_zeros(sizes) if isinstance(batch, torch.Tensor) else np.zeros(sizes, batch.dtype)
+        filled[tuple(slice(size) for size in batch.shape)] = batch
+        return filled
 
 
 def _is_whole(tensor: torch.Tensor) -> bool:

@@ -1,13 +1,12 @@
 """Opacus' privacy engine for a plan: its batches, its noise, and the certificate of what was run."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import opacus
 import torch
-from opacus.accountants.accountant import IAccountant
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from opacus.optimizers import SimpleDistributedPerLayerOptimizer, get_optimizer_class
 from opacus.validators.errors import UnsupportedModuleError
@@ -24,13 +23,17 @@ from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.plan import Plan, Target
 from hockeystick.samplers import Attribution
 from hockeystick.samplers.base import MAX_STEPS
+from hockeystick.samplers.promises import Promises
 from hockeystick.strategies import Identity, Strategy
 from hockeystick.strategies.base import StrategySpec
 from hockeystick.training.engine import Engine
-from hockeystick.training.run import Run, fresh_generator
+from hockeystick.training.run import Run
+from hockeystick.training.seeds import fresh_generator
+from hockeystick.training.torch.accounting import Accounting
 from hockeystick.training.torch.adaptive import check_clipping, noisy_parameters
 from hockeystick.training.torch.adaptive_clipping import check_adaptive_clipping
 from hockeystick.training.torch.collation import CollateWithEmpty
+from hockeystick.training.torch.exact import check_exact, check_invariance, rows_of
 from hockeystick.training.torch.ghost import ghost_model
 from hockeystick.training.torch.guards import (
     GhostCriterion,
@@ -40,7 +43,9 @@ from hockeystick.training.torch.guards import (
     check_optimizer,
     check_parameters,
     in_our_words,
+    trained_by,
 )
+from hockeystick.training.torch.invariance import Invariance
 from hockeystick.training.torch.loader import (
     BatchSampler,
     Drawn,
@@ -55,7 +60,7 @@ from hockeystick.training.torch.noise import size_of
 from hockeystick.training.torch.optimizer import on_run
 from hockeystick.training.torch.shards import part_of
 
-CHECKED = ("noise_is_added", "public_normaliser", "clipping_norm", "finite_gradients", "batches_in_step", "norms")
+CHECKED = ("noise_is_added", "public_normaliser", "clipping_norm", "batches_in_step", "norms")
 """What the loader and the optimizer check, or do."""
 WRAPPED = (torch.nn.parallel.DistributedDataParallel, DifferentiallyPrivateDistributedDataParallel)
 """What makes Opacus take its optimizers for several processes, also where there is one."""
@@ -97,6 +102,11 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
     Opacus, and changes nothing about the mechanism. ``optimizer.state_dict()`` holds the run, so that a training that
     was saved with it continues with the same batches and noise.
 
+    With ``exact=True``, or a plan that says so, gradients are clipped and rounded to whole numbers, and sums and noise
+    are whole numbers too, so the certificate covers the bits (``docs/theory/exact-sums.md``). The loader then gives
+    physical batches of one size, filled up with zeros, each of which takes one ``optimizer.step()``; only the last one
+    of a batch is a step of the run.
+
     Args:
         plan: a Plan or a Mechanism; None for one that follows from the loader.
         sampler: without a plan, the kind of sampler, or a plan's ``[sampler]`` table; "poisson" by default.
@@ -108,9 +118,13 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         dtype: of the noise, ``numpy.float32`` or ``numpy.float64``, whatever the type of the parameters.
         attribution: of the examples to users, where the sampler has users.
         max_bytes, rows: as for :func:`hockeystick.noise.stream`, which says where the noise keeps its rows.
+        exact: whether sums and noise are in whole numbers; as the plan says by default.
+        physical_batch_size: rows of a physical batch of exact sums, on every process; by default the batch size where
+            it is fixed, else a quarter of the expected one, and at least 16 where that is as large.
+        invariance: of the model at that size, from :func:`hockeystick.audit.invariance`, for the record.
 
-    Raises: InvalidInputError for what is neither a Plan nor a Mechanism, for one beside what makes another, and for an
-    accountant that Opacus has not.
+    Raises: InvalidInputError for what is neither a Plan nor a Mechanism, for one beside what makes another, for an
+    accountant that Opacus has not, and for ``exact=False`` beside a plan that is exact.
     """
 
     def __init__(
@@ -127,7 +141,11 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         attribution: Attribution | None = None,
         max_bytes: int = MAX_BYTES,
         rows: Rows | None = None,
+        exact: bool | None = None,
+        physical_batch_size: int | None = None,
+        invariance: Invariance | None = None,
     ) -> None:
+        self._exact, self._physical, self._invariance = exact, physical_batch_size, invariance
         super().__init__(plan)
         check_accountant(accountant)
         asked = {"sampler": sampler, "strategy": strategy, "epochs": epochs}
@@ -137,10 +155,19 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         self._asked = {name: value for name, value in asked.items() if value is not None}
         self._options = {"rng": rng, "secure": secure_mode, "dtype": dtype, "attribution": attribution}
         self._options |= {"max_bytes": max_bytes, "rows": rows}
-        self.accountant = _Accounting(self)
+        self.accountant = Accounting(self)
         self.secure_mode = False  # Opacus' own generators, which are not used
         self.secure_rng = None
         self.dataset = None
+
+    def _adopt(self, plan: Plan | Mechanism) -> None:
+        """Take what a plan says, with whole numbers where the engine was asked for them."""
+        super()._adopt(plan)
+        if self._exact is False and self.mechanism.exact:
+            raise InvalidInputError("The 'exact' argument must be True or left out, as the plan's noise is exact.")
+        if self._exact and not self.mechanism.exact:
+            fields = {name: getattr(self.mechanism, name) for name in type(self.mechanism).model_fields}
+            self._mechanism = Mechanism(**fields | {"exact": True})
 
     def make_private(
         self,
@@ -197,7 +224,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         if grad_sample_mode == "ew":
             raise UnsupportedError("Expanded weights cannot take batches without examples; use 'hooks' or 'functorch'.")
         check_optimizer(optimizer, module)
-        trained = _trained(module, optimizer)
+        trained = trained_by(optimizer, module)
         check_parameters(trained)
         check_clip_norm(max_grad_norm, clipping, len(trained))
         if "criterion" in options:
@@ -208,11 +235,13 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
             self.validate(module=module, optimizer=None, data_loader=None)
         except UnsupportedModuleError as error:
             raise in_our_words(error) from error
-        drawn, collate = self._describe(data_loader), CollateWithEmpty(data_loader)
+        drawn = self._describe(data_loader)
         size = len(data_loader.dataset)
         ranks = distributed.get_world_size() if _is_distributed(module) else 1
         rank = distributed.get_rank() if ranks > 1 else 0
         promises = self.mechanism.sampler.promises(size, self._options["attribution"])
+        physical = self._physical_rows(promises, ranks, module, clipping, grad_sample_mode)
+        collate = CollateWithEmpty(data_loader, physical)
         if self._plan is not None:
             check_batch_size(promises, drawn.batch_size, self._batch_size, ranks)
         self._leads, self._ranks = rank == 0, ranks
@@ -221,7 +250,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
             check_adaptive_clipping(options, self.mechanism.sigma, module, optimizer, grad_sample_mode)
         self._names = {parameter: name for name, parameter in module.named_parameters()}
         run = self._new_run(size, noisy_parameters(optimizer, trained, clipping), ranks)
-        batches = BatchSampler(run, rank=rank, world_size=ranks, epochs=self._epochs)
+        batches = BatchSampler(run, rank=rank, world_size=ranks, epochs=self._epochs, physical=physical)
         if rank == 0:
             warn_instead(batches, [*drawn.instead, *["poisson_sampling=False"] * (not poisson_sampling)], stacklevel=3)
         self._loader = loader_of(data_loader, batches, collate)
@@ -237,8 +266,33 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
             **options,
         )
         made[1].attach(run, batches, made[0], self._names)
+        if physical is not None:
+            made[1].sum_exactly(self._norm_steps(run), physical)
         self._run, self._optimizer = run, made[1]
         return made
+
+    def _physical_rows(
+        self, promises: Promises, ranks: int, module: torch.nn.Module, clipping: str, grad_sample_mode: str
+    ) -> int | None:
+        """Rows of the physical batches of exact sums; None for sums in floating point. Refuses what cannot be exact."""
+        if not self.mechanism.exact:
+            for name, value in (("physical_batch_size", self._physical), ("invariance", self._invariance)):
+                if value is not None:
+                    raise InvalidInputError(f"The {name!r} argument is for exact sums; give exact=True as well.")
+            return None
+        check_exact(module, clipping, grad_sample_mode)
+        physical = rows_of(self._physical, promises, ranks)
+        if self._invariance is not None:
+            check_invariance(self._invariance, physical, grad_sample_mode)
+        return physical
+
+    def _norm_steps(self, run: Run) -> int:
+        """Grid steps in a clipping norm, which the process that has the noise knows."""
+        steps = [run.norm_steps]
+        if self._ranks > 1:
+            distributed.broadcast_object_list(steps)
+        assert steps[0] is not None
+        return steps[0]
 
     _asked_target: Target | None = None
 
@@ -335,7 +389,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
             base = SimpleDistributedPerLayerOptimizer
         else:
             base = get_optimizer_class(clipping=like, distributed=distributed, grad_sample_mode=grad_sample_mode)
-        return on_run(base, optimizer, clipping)(
+        return on_run(base, optimizer, clipping, exact=batches.physical is not None)(
             optimizer=optimizer,
             expected_batch_size=batches.run.expected_batch_size / batches.world_size,
             **options,
@@ -398,7 +452,11 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         """
         unseen = set() if self._optimizer.saw_batches else {"batches_in_step"}
         unseen |= {"norms"} if self._optimizer.ghost else set()  # the second backward pass rounds by itself
-        return tuple(name for name in CHECKED if name not in unseen)
+        return (
+            *(name for name in CHECKED if name not in unseen),
+            *(("exact_sums", "one_shape") if self.mechanism.exact else ("finite_gradients",)),
+            *(("invariance_audited",) if self._invariance is not None else ()),
+        )
 
     def save_checkpoint(self, *, path: Any, module: Any, optimizer: Any = None, **options: Any) -> None:
         """As Opacus does, with the run and torch's generators, whole or not at all; only the owner can read the file.
@@ -429,51 +487,5 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         return checkpoint
 
 
-class _Accounting(IAccountant):
-    """What Opacus asks of an accountant, from the engine's run and certificate."""
-
-    def __init__(self, engine: PrivacyEngine) -> None:
-        self.engine = engine
-        self.history: list[Any] = []
-
-    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
-        """Nothing: the run counts."""
-
-    def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[Any], None]:
-        """A hook that does nothing."""
-        del sample_rate
-        return lambda _: None
-
-    def get_epsilon(self, delta: float, **options: Any) -> float:
-        """What the steps so far have spent, as the engine says it; options of Opacus' accountants change nothing."""
-        del options
-        return self.engine.get_epsilon(delta)
-
-    def __len__(self) -> int:
-        return 0 if self.engine._run is None else self.engine.run.step
-
-    @classmethod
-    def mechanism(cls) -> str:
-        """The name of the accountant."""
-        return "hockeystick"
-
-
 def _is_distributed(module: Any) -> bool:
     return isinstance(module, (*WRAPPED, FSDPModule)) and distributed.get_world_size() > 1
-
-
-def _trained(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """The parameters that the optimizer trains; raises InvalidInputError unless they are all that the module trains."""
-    trained = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-    if not trained:
-        raise InvalidInputError("The 'optimizer' argument must have at least one parameter that requires gradients.")
-    known = set(trained)
-    others = [
-        name for name, parameter in module.named_parameters() if parameter.requires_grad and parameter not in known
-    ]
-    if others:
-        raise InvalidInputError(
-            f"The 'optimizer' argument must have every parameter of the module that requires gradients; {len(others)} "
-            f"are missing, the first of them {others[0]!r}: add them, or freeze them by requires_grad_(False)."
-        )
-    return trained

@@ -114,6 +114,23 @@ def check_optimizer(optimizer: torch.optim.Optimizer, module: torch.nn.Module) -
         )
 
 
+def trained_by(optimizer: torch.optim.Optimizer, module: torch.nn.Module) -> list[torch.Tensor]:
+    """The parameters that the optimizer trains; raises InvalidInputError unless they are all that the module trains."""
+    trained = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    if not trained:
+        raise InvalidInputError("The 'optimizer' argument must have at least one parameter that requires gradients.")
+    known = set(trained)
+    others = [
+        name for name, parameter in module.named_parameters() if parameter.requires_grad and parameter not in known
+    ]
+    if others:
+        raise InvalidInputError(
+            f"The 'optimizer' argument must have every parameter of the module that requires gradients; {len(others)} "
+            f"are missing, the first of them {others[0]!r}: add them, or freeze them by requires_grad_(False)."
+        )
+    return trained
+
+
 WATCHING: weakref.WeakSet[Any] = weakref.WeakSet()
 """The optimizers on runs that are alive."""
 

@@ -232,11 +232,16 @@ def invariance(
 def drawing_layers(model: torch.nn.Module) -> Iterator[str]:
     """Names of the layers in training mode that draw dropout masks for whole batches."""
     for name, part in model.named_modules():
-        chance = getattr(part, "p", 0.0) if isinstance(part, torch.nn.modules.dropout._DropoutNd) else 0.0
-        if isinstance(part, torch.nn.MultiheadAttention | torch.nn.RNNBase):
-            chance = part.dropout
-        if part.training and chance > 0.0:
+        if draws(part):
             yield name or type(part).__name__
+
+
+def draws(part: torch.nn.Module) -> bool:
+    """Whether a layer itself, in the mode it is in, draws a dropout mask for a whole batch."""
+    chance = part.p if isinstance(part, torch.nn.modules.dropout._DropoutNd) else 0.0
+    if isinstance(part, torch.nn.MultiheadAttention | torch.nn.RNNBase):
+        chance = part.dropout
+    return bool(part.training and chance > 0.0)
 
 
 def _check(

@@ -1,6 +1,7 @@
 """The batches of a run as torch loads them."""
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import islice
@@ -13,9 +14,23 @@ from torch.utils.data import BatchSampler as TorchBatchSampler
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Sampler, SequentialSampler
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.promises import Promises
+from hockeystick.samplers.promises import Batch, Promises
 from hockeystick.training.run import Run
 from hockeystick.training.torch.collation import CollateWithEmpty
+
+
+class Piece(NamedTuple):
+    """A physical batch of exact sums.
+
+    Attributes:
+        step: whose batch it is a part of.
+        examples: how many of its rows are examples, the first ones; the others fill it up.
+        last: of its step.
+    """
+
+    step: int
+    examples: int
+    last: bool
 
 
 class BatchSampler(Sampler[list[int]]):
@@ -39,12 +54,27 @@ class BatchSampler(Sampler[list[int]]):
         run: takes the steps elsewhere.
         rank, world_size: of this process, in a distributed run: it gets every ``world_size``-th example of a batch.
         epochs: of the plan, where it says a number of them.
+        physical: give batches in pieces of at most so many examples, at least one for a batch and as many on every
+            process, and remember the pieces.
 
     Raises: InvalidInputError when a pass begins after the last planned step.
     """
 
-    def __init__(self, run: Run, *, rank: int = 0, world_size: int = 1, epochs: float | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        epochs: float | None = None,
+        physical: int | None = None,
+    ) -> None:
         self.run = run
+        self.physical = physical
+        self.pieces: deque[Piece] = deque()
+        """The pieces that were drawn and not used yet, in order; none without ``physical``."""
+        self.steps_drawn: list[int] = []
+        """The step of every batch or piece that was drawn in this pass."""
         self.epoch_length = epoch_length(run, epochs)
         """The steps of an epoch, a fraction."""
         self.rank = rank
@@ -53,6 +83,8 @@ class BatchSampler(Sampler[list[int]]):
         """The step of the batch that the loader gave out last; None where another loader does."""
         self.drawn: int | None = None
         """The step of the batch that was drawn last; None before there is one."""
+        self.handed = 0
+        """How many batches or pieces the loader gave out in this pass; 0 where another loader does."""
         self.reads_ahead = False
         """Whether batches are drawn before they are given out."""
         self.begin: Callable[[], None] = lambda: None
@@ -74,11 +106,27 @@ class BatchSampler(Sampler[list[int]]):
                 f"All {self.run.steps} planned steps were taken; training for longer needs a plan with more steps."
             )
         self.delivered = self.drawn = None
+        self.pieces.clear()
+        self.steps_drawn, self.handed = [], 0
         self.begin()
         left = self._end(self.run.step // self.epoch_length) - self.run.step
         for step, batch in enumerate(islice(self.run.batches(), left), start=self.run.step):
             self.drawn = step
-            yield batch[self.rank :: self.world_size].tolist()
+            for piece in self._pieces(step, batch):
+                self.steps_drawn.append(step)
+                yield piece
+
+    def _pieces(self, step: int, batch: Batch) -> Iterator[list[int]]:
+        """What this process gets of a batch, whole or in pieces."""
+        own: list[int] = batch[self.rank :: self.world_size].tolist()
+        if self.physical is None:
+            yield own
+            return
+        number = max(1, ceil(ceil(len(batch) / self.world_size) / self.physical))
+        for at in range(number):
+            piece = own[at * self.physical : (at + 1) * self.physical]
+            self.pieces.append(Piece(step, len(piece), last=at == number - 1))
+            yield piece
 
 
 class RunLoader(DataLoader[Any]):
@@ -87,8 +135,9 @@ class RunLoader(DataLoader[Any]):
     def __iter__(self) -> Any:
         """One pass, to the end of the epoch."""
         sampler = self.batch_sampler
-        for step, batch in enumerate(super().__iter__(), start=sampler.run.step):
-            sampler.delivered = step
+        for at, batch in enumerate(super().__iter__()):
+            sampler.delivered = sampler.steps_drawn[at]
+            sampler.handed = at + 1
             yield batch
 
 

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
+from hockeystick.training.exact_sums import refuse_exact
 from hockeystick.training.run import Run
 from hockeystick.training.torch.guards import WIDE, fault_of
 
@@ -25,8 +26,9 @@ class Noise:
     ...     noise.add_(batch, clip_norm=1.0)
 
     One stream covers all parameters, as a certificate is about all of them together. The noise is made and added in
-    the type of the run, float32 or float64, on the device of each parameter. Sums must not have been rounded to a
-    narrower type before.
+    the type of the run, float32 or float64, on the device of each parameter; that of an exact mechanism is in grid
+    steps, int32, for sums by :func:`hockeystick.training.exact_sum`, and :meth:`next` gives it. Sums must not
+    have been rounded to a narrower type before.
 
     Args:
         run: its noise has as many numbers as the parameters together, or it has none, and :meth:`next` gives None.
@@ -88,11 +90,12 @@ class Noise:
             examples: the indices whose clipped gradients are summed in ``grad``, or how many they are.
             clip_norm: to which the gradient of each example was clipped, over all parameters together.
 
-        Raises: InvalidInputError when a parameter has no ``grad``; UnsupportedError for one in a type that is narrower
-        than float32, whose rounding the noise does not cover: add the tensors of :meth:`next` to a wider sum instead;
-        ViolationError when the sum is above the clipping norms of its examples together; and as
+        Raises: InvalidInputError when a parameter has no ``grad``; UnsupportedError for exact noise, and for a ``grad``
+        in a type that is narrower than float32, whose rounding the noise does not cover: add the tensors of
+        :meth:`next` to a wider sum instead; ViolationError when the sum is above the clipping norms of its examples together; and as
         :meth:`hockeystick.training.Run.noise`.
         """
+        refuse_exact(self.run.mechanism.exact, "Noise.add_")
         if any(parameter.grad is None for parameter in self.parameters):
             raise InvalidInputError("Every parameter must have a 'grad', zeros for an empty batch; one has none.")
         narrow = [parameter.grad.dtype for parameter in self.parameters if parameter.grad.dtype not in WIDE]

@@ -14,6 +14,7 @@ from hockeystick.training.record import SLACK
 from hockeystick.training.run import Run
 from hockeystick.training.torch.adaptive import AddsSquares, IndependentAdam, ScaledAdam, ScalesGradients
 from hockeystick.training.torch.adaptive_clipping import AdaptsNorm
+from hockeystick.training.torch.exact import SumsExactly
 from hockeystick.training.torch.guards import (
     WIDE,
     add_no_examples,
@@ -151,10 +152,15 @@ class OnRun:
         if not self.ghost:
             missing = [p for p in self.params if getattr(p, "grad_sample", None) is None]
             self._refuse(missing, "Per-sample gradients are missing; run the model, once, and its loss backward")
-            self.examples += self.check_numbers([sum(map(len, parts_of(p.grad_sample))) for p in self.trained])
+            rows = self.check_numbers([sum(map(len, parts_of(p.grad_sample))) for p in self.trained])
+            self.examples += self._examples_in(rows)
         else:
             self.examples += self._check_ghost()
         return super().pre_step(closure)  # type: ignore[misc]
+
+    def _examples_in(self, rows: int) -> int:
+        """How many of the per-sample gradients are of examples: all of them."""
+        return rows
 
     def clip_and_accumulate(self) -> None:
         """As Opacus does, with norms whose error is proved, in float32 at least, and for no examples no sum."""
@@ -331,11 +337,13 @@ CHANGES: Mapping[type[Any], type[Any]] = {ScaledAdam: ScalesGradients, Independe
 """What comes before the classes of Opacus for the optimisers that see per-sample gradients."""
 
 
-def on_run(base: type[Any], optimizer: torch.optim.Optimizer, clipping: str) -> type[Any]:
+def on_run(base: type[Any], optimizer: torch.optim.Optimizer, clipping: str, *, exact: bool = False) -> type[Any]:
     """The class of Opacus with the noise of a run, and with what the optimizer and the clipping change about it."""
     changes = tuple(change for kind, change in CHANGES.items() if isinstance(optimizer, kind))
     if clipping == "adaptive":
         changes = (AdaptsNorm,)
+    if exact:
+        changes = (*changes, SumsExactly)
     return type(f"{base.__name__}OnRun", (*changes, OnRun, base), {})
 
 

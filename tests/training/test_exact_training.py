@@ -1,0 +1,461 @@
+"""Training with exact sums: whole numbers from clipping to noise, whatever the physical batches."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import hockeystick as hs
+from hockeystick.errors import InvalidInputError, UnsupportedError, ViolationError
+from hockeystick.training import Run, RunRecord, exact_sum
+
+pytest.importorskip("opacus", reason="needs torch and opacus")
+
+import torch
+from opacus.utils.batch_memory_manager import BatchMemoryManager
+from torch.utils.data import DataLoader, TensorDataset
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+
+MECHANISM = hs.Mechanism(
+    strategy=hs.BandedSquareRoot(bands=3),
+    sampler=hs.Poisson(sampling_prob=0.12, steps=12),
+    noise_multiplier=2.0,
+    exact=True,
+)
+CLIP = 1.5
+DATA = np.random.default_rng(0).normal(size=(40, 7)).astype(np.float32) * np.linspace(0.01, 3.0, 40)[:, None]
+DATA = DATA.astype(np.float32)
+
+
+class Sum(torch.nn.Module):
+    """Its gradient for an example is the example, exactly, in two parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 1, bias=False), torch.nn.Linear(3, 1, bias=False)
+
+    def forward(self, x):
+        return self.first(x[:, :4]) + self.second(x[:, 4:])
+
+
+def engine_of(mechanism=MECHANISM, seed=0, **options):
+    return hs.torch.PrivacyEngine(mechanism, rng=np.random.default_rng(seed), **options)
+
+
+def made(engine, model=None, data=None, loader=None, **options):
+    """What ``make_private`` returns, for losses that are summed."""
+    model = Sum() if model is None else model
+    data = TensorDataset(torch.from_numpy(DATA)) if data is None else data
+    settings = {"max_grad_norm": CLIP, "loss_reduction": "sum"} | options
+    return engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=DataLoader(data, **(loader or {})),
+        **settings,
+    )
+
+
+def steps_of(model, optimizer, loader, left_out=()):
+    """A pass of an ordinary loop, without some of its batches."""
+    for at, (x,) in enumerate(loader):
+        if at not in left_out:
+            optimizer.zero_grad()
+            model(x).sum().backward()
+            optimizer.step()
+
+
+def gradients_of(engine, model, optimizer, loader, on_batch=lambda x: None, parts=1):
+    """All of ``p.grad`` after each step of the run, until it ends."""
+    rows = []
+    while engine.run.remaining:
+        for (x,) in loader:
+            optimizer.zero_grad()
+            on_batch(x)
+            for part in x.chunk(parts):
+                model(part).sum().backward()
+            before = engine.run.step
+            optimizer.step()
+            if engine.run.step > before:
+                rows.append(torch.cat([p.grad.reshape(-1) for p in optimizer.params]).numpy().copy())
+    return np.array(rows)
+
+
+def expected(data=DATA, layers=None, divisor=1.0):
+    """The same from whole numbers by numpy: sums of examples, the noise of a twin, and one division."""
+    twin = Run(MECHANISM, num_examples=40, shape=7, rng=np.random.default_rng(0))
+    rows = []
+    for batch in twin.batches():
+        examples = data[batch]
+        if layers is None:
+            [total] = exact_sum(examples, CLIP, twin.norm_steps) if len(batch) else [np.zeros(7, np.int64)]
+        else:
+            total = np.zeros(7, np.int64)
+            for example in examples:
+                total += by_layers(example, layers, twin.norm_steps)
+        noisy = (total + twin.noise(batch)).astype(np.float64)
+        rows.append((noisy * (CLIP / (twin.norm_steps * divisor))).astype(np.float32))
+    return np.array(rows)
+
+
+def by_layers(example, norms, steps):
+    """The integers of one example, each layer in the grid of both."""
+    from hockeystick.training.exact_sums import add_clipped, layer_steps
+
+    total = np.zeros(7, np.int64)
+    for part, of_layer in zip((slice(0, 4), slice(4, 7)), layer_steps(norms, steps), strict=True):
+        add_clipped([example[None, part].copy()], [total[part]], steps / np.nextafter(np.hypot(*norms), 9.0), of_layer)
+    return total
+
+
+@pytest.mark.parametrize("mode", ["hooks", "functorch"])
+@pytest.mark.parametrize("size", [1, 3, 5, 64])
+def test_every_step_is_that_of_whole_numbers_for_any_physical_batches(mode, size):
+    engine = engine_of(physical_batch_size=size)
+    sizes = []
+    rows = gradients_of(engine, *made(engine, grad_sample_mode=mode), on_batch=lambda x: sizes.append(len(x)))
+    assert np.array_equal(rows, expected())
+    assert set(sizes) == {size}
+    assert not engine.record().violations
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_workers_change_nothing(workers):
+    engine = engine_of()
+    assert np.array_equal(gradients_of(engine, *made(engine, loader={"num_workers": workers})), expected())
+
+
+def test_a_mean_is_over_the_public_batch_size():
+    """Rows of a power of two, whose division and multiplication are exact."""
+    engine = engine_of(physical_batch_size=4)
+    model, optimizer, loader = made(engine, loss_reduction="mean")
+    rows = []
+    while engine.run.remaining:
+        for (x,) in loader:
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            before = engine.run.step
+            optimizer.step()
+            if engine.run.step > before:
+                rows.append(torch.cat([p.grad.reshape(-1) for p in optimizer.params]).numpy().copy())
+    assert np.array_equal(rows, expected(divisor=engine.run.expected_batch_size))
+
+
+def test_several_backward_passes_are_one_physical_batch():
+    engine = engine_of(physical_batch_size=6)
+    model, *rest = made(engine)
+    model.allow_grad_accumulation()
+    assert np.array_equal(gradients_of(engine, model, *rest, parts=3), expected())
+
+
+def test_layers_have_norms_of_their_own():
+    norms = [0.9, 1.2]
+    engine = engine_of()
+    rows = gradients_of(engine, *made(engine, clipping="per_layer", max_grad_norm=norms))
+    assert np.allclose(rows, expected(layers=norms), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("largest", [5, 100])
+def test_opacus_batch_manager_passes_physical_batches_on(largest):
+    engine = engine_of(physical_batch_size=5)
+    model, optimizer, loader = made(engine)
+    rows = []
+    while engine.run.remaining:
+        with BatchMemoryManager(data_loader=loader, max_physical_batch_size=largest, optimizer=optimizer) as batches:
+            for (x,) in batches:
+                assert len(x) == 5
+                optimizer.zero_grad()
+                model(x).sum().backward()
+                before = engine.run.step
+                optimizer.step()
+                if engine.run.step > before:
+                    rows.append(torch.cat([p.grad.reshape(-1) for p in optimizer.params]).numpy().copy())
+    assert np.array_equal(rows, expected())
+
+
+def test_opacus_batch_manager_may_not_split_them():
+    engine = engine_of(physical_batch_size=5)
+    model, optimizer, loader = made(engine)
+    manager = BatchMemoryManager(data_loader=loader, max_physical_batch_size=2, optimizer=optimizer)
+    sentence = "'max_physical_batch_size' of BatchMemoryManager must be at least 5"
+    with manager as batches, pytest.raises(InvalidInputError, match=sentence):
+        steps_of(model, optimizer, batches)
+
+
+def test_sums_are_close_to_those_in_floating_point(training):
+    """Of an ordinary model, the same noise and nearly the same gradients; the grid is fine."""
+    mechanism = MECHANISM.model_copy(update={"exact": False})
+    one, two = training(mechanism), training(MECHANISM)
+    one.run()
+    two.run()
+    assert not np.array_equal(one.weights(), two.weights())
+    assert np.allclose(one.weights(), two.weights(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [hs.torch.ScaledAdam, hs.torch.IndependentAdam])
+def test_adaptive_optimisers_have_exact_sums_too(kind, training):
+    mechanism = MECHANISM.model_copy(update={"exact": False})
+    one, two = (training(each, optimizer_of=lambda p, lr: kind(p, lr=lr)) for each in (mechanism, MECHANISM))
+    one.run()
+    two.run()
+    assert np.allclose(one.weights(), two.weights(), rtol=0, atol=2e-3)
+    assert "exact_sums" in two.engine.record().checked
+
+
+def test_an_example_that_is_not_finite_counts_as_zero_and_the_run_goes_on():
+    data = DATA.copy()
+    data[7], data[11, 2] = np.nan, np.inf
+    engine = engine_of()
+    rows = gradients_of(engine, *made(engine, data=TensorDataset(torch.from_numpy(data))))
+    data[[7, 11]] = 0.0
+    assert np.array_equal(rows, expected(data))
+    assert "finite_gradients" not in engine.record().checked
+
+
+def train(engine, model, optimizer, loader, path=None, until=None):
+    """Dropout-free training that is saved at a step, or not."""
+    while engine.run.remaining:
+        for x, y in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            if path is not None and engine.run.step == until:
+                engine.save_checkpoint(path=path, module=model, optimizer=optimizer)
+                return
+    return
+
+
+def classifier(engine, **options):
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(40, 6), torch.randint(3, (40,)))
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    return made(engine, model, data, loss_reduction="mean", **options)
+
+
+def weights_of(model):
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
+
+
+def test_a_run_that_was_resumed_has_the_same_bits(tmp_path):
+    engine = engine_of(physical_batch_size=4)
+    model, *rest = classifier(engine)
+    train(engine, model, *rest)
+    for until in (1, 4, 11):
+        first, path = engine_of(physical_batch_size=4), tmp_path / f"{until}.pt"
+        train(first, *classifier(first), path=path, until=until)
+        second = engine_of(seed=9, physical_batch_size=4)
+        again, optimizer, loader = classifier(second)
+        second.load_checkpoint(path=path, module=again, optimizer=optimizer)
+        train(second, again, optimizer, loader)
+        assert np.array_equal(weights_of(again), weights_of(model))
+        assert second.record().resumed == 1
+
+
+def test_a_run_may_not_be_resumed_with_other_physical_batches(tmp_path):
+    first, path = engine_of(physical_batch_size=4), tmp_path / "state.pt"
+    train(first, *classifier(first), path=path, until=3)
+    second = engine_of(physical_batch_size=5)
+    model, optimizer, _ = classifier(second)
+    with pytest.raises(InvalidInputError, match="'physical_batch_size' argument must be that of the saved run, 4"):
+        second.load_checkpoint(path=path, module=model, optimizer=optimizer)
+
+
+def test_the_record_says_what_was_done(tmp_path):
+    engine = engine_of(physical_batch_size=4)
+    train(engine, *classifier(engine))
+    engine.record(engine.certificate(1e-5, method="gaussian")).save(tmp_path / "run.json")
+    record = RunRecord.load(tmp_path / "run.json")
+    assert record.mechanism.exact
+    assert record.noise_dtype == "int32"
+    assert {"exact_sums", "one_shape", "norms"} <= set(record.checked)
+    assert "batch_invariance" in record.asserted
+    assert "invariance_audited" not in record.checked
+    assert "rounded to whole numbers of a proved norm" in str(record)
+
+
+def test_an_audit_of_the_model_is_in_the_record():
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    example = torch.randn(6), torch.tensor(2)
+    found = hs.audit.invariance(model, torch.nn.CrossEntropyLoss(), example, batch=4)
+    engine = engine_of(physical_batch_size=4, invariance=found)
+    classifier(engine)
+    assert "invariance_audited" in engine.record().checked
+    assert "batch_invariance" in engine.record().asserted
+    for size, mode in ((5, "hooks"), (4, "functorch")):
+        with pytest.raises(
+            InvalidInputError, match=f"must be an audit with batch={size} and grad_sample_mode='{mode}'"
+        ):
+            classifier(engine_of(physical_batch_size=size, invariance=found), grad_sample_mode=mode)
+    with pytest.raises(InvalidInputError, match=r"must be what hockeystick.audit.invariance returned"):
+        classifier(engine_of(invariance=True))
+    changed = found.model_copy(update={"layers": (found.layers[0].model_copy(update={"changed": 1, "change": 1e-3}),)})
+    with pytest.raises(UnsupportedError, match=r"depend on the other examples of a batch, by 0\.001 of the norm"):
+        classifier(engine_of(physical_batch_size=4, invariance=changed))
+
+
+def test_a_batch_that_was_left_out_ends_the_run():
+    engine = engine_of(physical_batch_size=2)
+    made_so = made(engine)
+    with pytest.raises(ViolationError, match="batches_in_step"):
+        steps_of(*made_so, left_out={1})
+
+
+def test_batches_of_other_loaders_end_the_run():
+    engine = engine_of(physical_batch_size=4)
+    model, optimizer, _ = made(engine)
+    model(torch.from_numpy(DATA[:4])).sum().backward()
+    with pytest.raises(ViolationError, match="examples_of_the_batch"):
+        optimizer.step()
+
+
+def test_physical_batches_of_another_size_are_refused():
+    engine = engine_of(physical_batch_size=4)
+    model, optimizer, loader = made(engine)
+    (x,) = next(iter(loader))
+    model(x[:2]).sum().backward()
+    with pytest.raises(InvalidInputError, match=r"must be of all 4 rows of a physical batch\. Got 2"):
+        optimizer.step()
+
+
+def test_sequences_of_another_length_are_refused():
+    class Bag(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.vectors, self.out = torch.nn.Embedding(9, 4), torch.nn.Linear(4, 1)
+
+        def forward(self, tokens):
+            return self.out(self.vectors(tokens).mean(dim=1))
+
+    data = [torch.arange(1, 2 + at % 3) for at in range(40)]
+
+    def padded(examples):
+        return (torch.nn.utils.rnn.pad_sequence(examples, batch_first=True),)
+
+    engine = engine_of(physical_batch_size=2)
+    made_so = made(engine, Bag(), data, loader={"collate_fn": padded})
+    with pytest.raises(InvalidInputError, match="all physical batches must have one shape, sequences of one length"):
+        steps_of(*made_so)
+
+
+@pytest.mark.parametrize("inner", [torch.nn.Dropout(0.1), torch.nn.Sequential(torch.nn.Dropout2d(0.5))])
+def test_dropout_is_refused_now_and_later(inner):
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), inner, torch.nn.Linear(8, 3))
+    with pytest.raises(UnsupportedError, match=r"The layer '1(.0)?' of type Dropout.* draws dropout by the place"):
+        made(engine_of(), model)
+    inner.eval()
+    private, _, _ = made(engine_of(), model, TensorDataset(torch.randn(40, 6)))
+    private.train()
+    with pytest.raises(UnsupportedError, match="draws dropout by the place"):
+        private(torch.randn(2, 6))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"grad_sample_mode": "ghost", "criterion": torch.nn.MSELoss()}, "ghost clipping sums in floating point"),
+        ({"clipping": "adaptive"}, "Exact sums are for clipping='flat' and 'per_layer'"),
+    ],
+)
+def test_other_sums_are_refused_in_one_sentence(options, sentence):
+    with pytest.raises(UnsupportedError, match=sentence):
+        made(engine_of(), **{"loss_reduction": "mean"} | options)
+
+
+@pytest.mark.parametrize("given", [0, 2.5, True])
+def test_a_physical_batch_size_is_a_number(given):
+    with pytest.raises(InvalidInputError, match="'physical_batch_size' argument must be a whole number of at least 1"):
+        made(engine_of(physical_batch_size=given))
+
+
+def test_arguments_for_exact_sums_alone_are_refused_elsewhere():
+    floating = MECHANISM.model_copy(update={"exact": False})
+    with pytest.raises(InvalidInputError, match="'physical_batch_size' argument is for exact sums; give exact=True"):
+        made(engine_of(floating, physical_batch_size=4))
+    with pytest.raises(InvalidInputError, match="The 'exact' argument must be True or left out"):
+        engine_of(exact=False)
+
+
+def test_a_plan_and_the_engine_can_say_it():
+    plan = hs.Plan.parse(
+        {
+            "data": {"num_examples": 40, "batch_size": 5, "epochs": 1},
+            "sampler": {"kind": "poisson"},
+            "noise_multiplier": 2.0,
+        }
+    )
+    assert not engine_of(plan).mechanism.exact
+    assert engine_of(plan, exact=True).mechanism.exact
+    assert engine_of(hs.Plan.parse(plan.model_dump(by_alias=True) | {"noise": {"exact": True}})).mechanism.exact
+    engine = hs.torch.PrivacyEngine(exact=True, epochs=1)
+    made(engine, noise_multiplier=1.0, loader={"batch_size": 8})
+    assert engine.mechanism.exact
+
+
+@pytest.mark.parametrize(
+    ("sampler", "size"),
+    [
+        (hs.Shuffle(batch_size=8, bins=5, epochs=2), 8),
+        (hs.Poisson(sampling_prob=0.5, steps=4), 16),
+        (hs.Poisson(sampling_prob=0.1, steps=4), 4),
+    ],
+)
+def test_sizes_of_physical_batches_suit_the_sampler(sampler, size):
+    engine = engine_of(hs.Mechanism(sampler=sampler, noise_multiplier=2.0, exact=True))
+    _, _, loader = made(engine)
+    assert len(next(iter(loader))[0]) == size
+
+
+def test_batches_are_filled_up_with_zeros_whatever_their_form():
+    class Pairs(torch.utils.data.Dataset):
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, at):
+            return {"x": torch.full((2,), 1.0 + at), "y": (at + 1, np.float64(at + 1))}
+
+    engine = engine_of(physical_batch_size=32)
+    _, _, loader = made(engine, Sum(), Pairs())
+    for batch in loader:
+        assert batch["x"].shape == (32, 2)
+        number = int((batch["x"][:, 0] > 0).sum())
+        assert batch["y"][0].tolist()[number:] == batch["y"][1].tolist()[number:] == [0] * (32 - number)
+        assert (batch["x"][number:] == 0).all()
+    assert not engine.run.step
+
+
+def test_lists_of_texts_cannot_be_filled_up():
+    engine = engine_of(physical_batch_size=32)
+    data = [("text", torch.randn(7)) for _ in range(40)]
+    _, _, loader = made(engine, Sum(), data)
+    with pytest.raises(InvalidInputError, match="must give tensors or arrays for exact sums"):
+        next(iter(loader))
+
+
+def test_other_front_ends_refuse_exact_noise():
+    noise = hs.torch.Noise.of(MECHANISM, [torch.zeros(3, requires_grad=True)], num_examples=40)
+    noise.parameters[0].grad = torch.zeros(3)
+    with pytest.raises(UnsupportedError, match=r"Noise.add_ sums gradients in floating point"):
+        noise.add_([], clip_norm=1.0)
+    assert noise.next(next(noise.run.batches()))[0].dtype == torch.int32
+
+
+def test_a_loop_of_one_s_own_has_whole_numbers():
+    """As the theory page says it, in numpy alone."""
+    run = Run(MECHANISM, num_examples=40, shape=7, rng=np.random.default_rng(0))
+    weights = np.zeros(7)
+    for batch in run.batches():
+        total = run.noise(batch).astype(np.int64)
+        if len(batch):
+            total += exact_sum(DATA[batch], CLIP, run.norm_steps)[0]
+        weights -= CLIP / run.norm_steps * total / run.expected_batch_size
+    assert {"exact_sums", "one_shape", "batch_invariance"} <= set(run.record().asserted)
+    assert run.norm_steps == 2**19
+    plain = Run(MECHANISM.model_copy(update={"exact": False}), num_examples=40, shape=7)
+    assert plain.norm_steps is None
+
+
+def test_warnings_of_loaders_are_those_of_every_run():
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        made(engine_of(), loader={"shuffle": True, "batch_size": 5})
+    assert any("In place of shuffle=True" in str(one.message) for one in said)
