@@ -1,8 +1,9 @@
 """One rank of two: ``python ddp_training.py FOLDER PORT RANK MODE...``. Trains in each mode, and keeps what it got.
 
 MODE is of gradients, "hooks" or "ghost"; "layers" to clip by layers; "parts" for physical batches of one example;
-"independent" for an adaptive optimizer; or "noise" for a run without gradients for every kind of strategy, in the first
-four modes by turns. FOLDER/MODE/RANK holds weights, gradients and the record of the run.
+"independent" for an adaptive optimizer; "exact" and "exact_layers" for sums of whole numbers; or "noise" for a run
+without gradients for every kind of strategy, in the first four modes by turns. FOLDER/MODE/RANK holds weights,
+gradients and the record of the run.
 """
 
 import sys
@@ -21,8 +22,9 @@ import hockeystick as hs
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=4), sampler=hs.Poisson(sampling_prob=0.02, steps=30), noise_multiplier=2.0
 )
-BY_LAYERS = {"layers": {"clipping": "per_layer", "max_grad_norm": [1.2, 0.6, 0.6, 0.3]}}
+LAYERS = {"clipping": "per_layer", "max_grad_norm": [1.2, 0.6, 0.6, 0.3]}
 """Norms that are 1.5 together."""
+BY_LAYERS = {"layers": LAYERS, "exact_layers": LAYERS}
 
 
 def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
@@ -33,7 +35,8 @@ def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
     model = torch.nn.Sequential(torch.nn.Linear(6, 40), torch.nn.Tanh(), torch.nn.Linear(40, 3))
     adaptive = {"independent": hs.torch.IndependentAdam}
     optimizer = adaptive.get(mode, torch.optim.SGD)(model.parameters(), lr=0.1)
-    engine = hs.torch.PrivacyEngine(mechanism, rng=np.random.default_rng(3))
+    exact = {"exact": True} if mode.startswith("exact") else {}
+    engine = hs.torch.PrivacyEngine(mechanism, rng=np.random.default_rng(3), **exact)
     criterion = torch.nn.CrossEntropyLoss()
     made = engine.make_private(
         module=wrap(model),

@@ -56,6 +56,20 @@ def test_two_ranks_are_one_run(mode, left):
     assert "one_noise_row_a_step" in records[1].asserted
 
 
+@pytest.mark.parametrize("mode", ["exact", "exact_layers"])
+def test_whole_numbers_are_the_same_for_any_number_of_processes(mode, left):
+    """Not a bit of the weights differs, where sums in floating point agree to rounding."""
+    ranks = left / mode / "0", left / mode / "1"
+    first, second = (np.load(rank / "trained.npz") for rank in ranks)
+    weights, _, _, engine = train(lambda model: model, mode)
+    assert np.array_equal(first["weights"], weights)
+    assert np.array_equal(second["weights"], weights)
+    records = [RunRecord.load(rank / "run.json") for rank in ranks]
+    assert records[0].commitment == records[1].commitment == engine.record().commitment
+    assert all({"exact_sums", "one_shape"} <= set(record.checked) for record in records)
+    assert len(first["sizes"]) == len(second["sizes"])
+
+
 @pytest.mark.parametrize("mode", ["noise"])
 def test_two_ranks_have_one_stream_of_noise_of_every_kind(mode, left, tmp_path):
     """Without gradients, what reaches ``p.grad`` on both ranks is the noise of the mechanism, once."""

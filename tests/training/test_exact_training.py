@@ -15,6 +15,8 @@ import torch
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch.utils.data import DataLoader, TensorDataset
 
+from hockeystick.training.torch.exact import rows_of
+
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 MECHANISM = hs.Mechanism(
@@ -276,12 +278,12 @@ def test_the_record_says_what_was_done(tmp_path):
 def test_an_audit_of_the_model_is_in_the_record():
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
     example = torch.randn(6), torch.tensor(2)
-    found = hs.audit.invariance(model, torch.nn.CrossEntropyLoss(), example, batch=4)
-    engine = engine_of(physical_batch_size=4, invariance=found)
+    found = hs.audit.invariance(model, torch.nn.CrossEntropyLoss(), example, batch=32)
+    engine = engine_of(invariance=found)
     classifier(engine)
     assert "invariance_audited" in engine.record().checked
     assert "batch_invariance" in engine.record().asserted
-    for size, mode in ((5, "hooks"), (4, "functorch")):
+    for size, mode in ((5, "hooks"), (32, "functorch")):
         with pytest.raises(
             InvalidInputError, match=f"must be an audit with batch={size} and grad_sample_mode='{mode}'"
         ):
@@ -290,7 +292,7 @@ def test_an_audit_of_the_model_is_in_the_record():
         classifier(engine_of(invariance=True))
     changed = found.model_copy(update={"layers": (found.layers[0].model_copy(update={"changed": 1, "change": 1e-3}),)})
     with pytest.raises(UnsupportedError, match=r"depend on the other examples of a batch, by 0\.001 of the norm"):
-        classifier(engine_of(physical_batch_size=4, invariance=changed))
+        classifier(engine_of(invariance=changed))
 
 
 def test_a_batch_that_was_left_out_ends_the_run():
@@ -394,15 +396,21 @@ def test_a_plan_and_the_engine_can_say_it():
 @pytest.mark.parametrize(
     ("sampler", "size"),
     [
-        (hs.Shuffle(batch_size=8, bins=5, epochs=2), 8),
-        (hs.Poisson(sampling_prob=0.5, steps=4), 16),
-        (hs.Poisson(sampling_prob=0.1, steps=4), 4),
+        (hs.Shuffle(batch_size=40, bins=1, epochs=2), 64),
+        (hs.Shuffle(batch_size=8, bins=5, epochs=2), 32),
+        (hs.Poisson(sampling_prob=0.1, steps=4), 32),
     ],
 )
 def test_sizes_of_physical_batches_suit_the_sampler(sampler, size):
     engine = engine_of(hs.Mechanism(sampler=sampler, noise_multiplier=2.0, exact=True))
     _, _, loader = made(engine)
     assert len(next(iter(loader))[0]) == size
+
+
+def test_processes_and_large_batches_have_their_share():
+    promises = hs.Poisson(sampling_prob=0.1, steps=4).promises(4000)
+    assert [rows_of(None, promises, ranks) for ranks in (1, 2, 8)] == [128, 64, 32]
+    assert rows_of(7, promises, 2) == 7
 
 
 def test_batches_are_filled_up_with_zeros_whatever_their_form():

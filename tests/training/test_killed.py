@@ -34,11 +34,18 @@ def test_numpy(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("module", "times"), [pytest.param("torch_training", 10, marks=pytest.mark.weekly), ("prefetching_training", 3)]
+    ("module", "times"),
+    [
+        pytest.param("torch_training", 10, marks=pytest.mark.weekly),
+        ("prefetching_training", 3),
+        pytest.param("exact_training", 20, marks=pytest.mark.weekly),
+        ("exact_training", 3),
+    ],
 )
 def test_torch(module, times, tmp_path):
     """Bit-identical weights on a CPU, with dropout and momentum; a state has what was used, not what was read ahead.
 
+    So are sums of whole numbers, killed between the physical batches of a step or not.
     Weekly without workers that read ahead: that part of a state is tested elsewhere too.
     """
     torch = pytest.importorskip("torch")

@@ -120,7 +120,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         max_bytes, rows: as for :func:`hockeystick.noise.stream`, which says where the noise keeps its rows.
         exact: whether sums and noise are in whole numbers; as the plan says by default.
         physical_batch_size: rows of a physical batch of exact sums, on every process; by default the batch size where
-            it is fixed, else a quarter of the expected one, and at least 16 where that is as large.
+            it is fixed, else a quarter of the expected one, up to the next multiple of 32.
         invariance: of the model at that size, from :func:`hockeystick.audit.invariance`, for the record.
 
     Raises: InvalidInputError for what is neither a Plan nor a Mechanism, for one beside what makes another, for an

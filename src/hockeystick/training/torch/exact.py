@@ -22,8 +22,9 @@ ROWS = "hockeystick_physical_batch_size"
 """The entry of an optimizer's state that holds the number of rows of its physical batches."""
 PARTS = 4
 """Physical batches in a batch of expected size, by default, where sizes are random."""
-FEWEST = 16
-"""Rows of a physical batch, by default, where an expected batch has as many."""
+MULTIPLE = 32
+"""Of which the rows are a multiple, by default: with fewer, or an odd number, some kernels on CPUs round the last rows
+in another way than the first (``docs/theory/exact-sums.md``)."""
 
 
 class SumsExactly:
@@ -216,10 +217,9 @@ def rows_of(given: int | None, promises: Promises, world_size: int) -> int:
                 f"The 'physical_batch_size' argument must be a whole number of at least 1. Got {given!r} instead."
             )
         return given
-    if isinstance(promises, FixedSizePromises):
-        return ceil(promises.whole_batch / world_size)
-    expected = promises.expected_batch_size / world_size
-    return max(ceil(expected / PARTS), min(ceil(expected), FEWEST))
+    fixed = isinstance(promises, FixedSizePromises)
+    wanted = promises.whole_batch if fixed else promises.expected_batch_size / PARTS
+    return MULTIPLE * ceil(wanted / (world_size * MULTIPLE))
 
 
 def check_invariance(found: Any, rows: int, grad_sample_mode: str) -> None:

@@ -92,8 +92,8 @@ class Noise:
 
         Raises: InvalidInputError when a parameter has no ``grad``; UnsupportedError for exact noise, and for a ``grad``
         in a type that is narrower than float32, whose rounding the noise does not cover: add the tensors of
-        :meth:`next` to a wider sum instead; ViolationError when the sum is above the clipping norms of its examples together; and as
-        :meth:`hockeystick.training.Run.noise`.
+        :meth:`next` to a wider sum instead; ViolationError when the sum is above the clipping norms of its examples
+        together; and as :meth:`hockeystick.training.Run.noise`.
         """
         refuse_exact(self.run.mechanism.exact, "Noise.add_")
         if any(parameter.grad is None for parameter in self.parameters):
