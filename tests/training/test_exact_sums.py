@@ -13,6 +13,7 @@ from hockeystick.training.exact_sums import (
     BLOCK,
     LANES,
     MOST_STEPS,
+    RUN,
     add_clipped,
     add_scaled,
     exact_sum,
@@ -118,7 +119,7 @@ def test_what_is_not_finite_counts_as_zero_and_takes_nobody_along(value):
     assert (first.tolist(), second.tolist()) == ([8], [4])
 
 
-@pytest.mark.parametrize("numbers", [1, 7, LANES - 1, LANES, LANES + 1, 3 * LANES + 5])
+@pytest.mark.parametrize("numbers", [1, 7, LANES - 1, LANES, LANES + 1, 3 * LANES + 5, 2 * RUN + 5000])
 @pytest.mark.parametrize("steps", [2**20, MOST_STEPS])
 def test_long_gradients_fill_the_norm_and_no_more(numbers, steps):
     rows = np.random.default_rng(numbers).normal(size=(3, numbers)).astype(np.float32) * 10.0

@@ -11,7 +11,7 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.training import exact_sums as arrays
 from hockeystick.training.torch import exact_sums as tensors
 
-SIZES = [1, 2, 3, 1000, arrays.LANES - 1, arrays.LANES, 2 * arrays.LANES + 5]
+SIZES = [1, 2, 3, 1000, arrays.LANES - 1, arrays.LANES, 2 * arrays.LANES + 5, arrays.RUN, 3 * arrays.RUN + 9999]
 
 
 def by_operations(rows, totals, scale, steps):

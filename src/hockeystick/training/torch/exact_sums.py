@@ -11,7 +11,7 @@ import torch
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.training import exact_sums
-from hockeystick.training.exact_sums import LANES, lowered, margin, width_of
+from hockeystick.training.exact_sums import LANES, RUN, lowered, margin, width_of
 
 PIECE = 1 << 22
 """Numbers in float64 that are in memory at a time, as far as one example allows."""
@@ -53,15 +53,27 @@ def squared_norms(rows: torch.Tensor) -> torch.Tensor:
     """As :func:`hockeystick.training.exact_sums.squared_norms`, with the same bits."""
     if rows.device.type == "mps":
         raise UnsupportedError("Exact sums need float64, which devices of type 'mps' do not have; train on the CPU.")
-    width = min(LANES, width_of(rows.shape[1]))
-    lanes = torch.zeros(len(rows), width, dtype=torch.float64, device=rows.device)
-    for start in range(0, rows.shape[1], width):
-        piece = rows[:, start : start + width].double()
-        lanes[:, : piece.shape[1]] += piece * piece
+    examples, numbers = rows.shape
+    width, whole = min(LANES, width_of(numbers)), numbers // RUN
+    total = _lanes(rows[:, whole * RUN :].reshape(examples, 1, -1), width)[:, 0]
+    if whole:
+        runs = [*_lanes(rows[:, : whole * RUN].reshape(examples, whole, RUN), width).unbind(1), total]
+        total = runs[0]
+        for lanes in runs[1:]:
+            total = total + lanes
     while width > 1:
         width //= 2
-        lanes = lanes[:, :width] + lanes[:, width:]
-    return lanes[:, 0]
+        total = total[:, :width] + total[:, width:]
+    return total[:, 0]
+
+
+def _lanes(runs: torch.Tensor, width: int) -> torch.Tensor:
+    """The sums of the squares of runs in their lanes; shapes (examples, runs, numbers) and (examples, runs, lanes)."""
+    lanes = torch.zeros(*runs.shape[:2], width, dtype=torch.float64, device=runs.device)
+    for start in range(0, runs.shape[2], width):
+        piece = runs[:, :, start : start + width].double()
+        lanes[:, :, : piece.shape[2]] += piece * piece
+    return lanes
 
 
 def factors(squares: torch.Tensor, numbers: int, scale: float, steps: int) -> torch.Tensor:
