@@ -217,8 +217,10 @@ def rows_of(given: int | None, promises: Promises, world_size: int) -> int:
                 f"The 'physical_batch_size' argument must be a whole number of at least 1. Got {given!r} instead."
             )
         return given
-    fixed = isinstance(promises, FixedSizePromises)
-    wanted = promises.whole_batch if fixed else promises.expected_batch_size / PARTS
+    if isinstance(promises, FixedSizePromises):
+        wanted: float = promises.whole_batch
+    else:
+        wanted = promises.expected_batch_size / PARTS
     return MULTIPLE * ceil(wanted / (world_size * MULTIPLE))
 
 
