@@ -150,6 +150,19 @@ def test_several_backward_passes_are_one_physical_batch():
     assert np.array_equal(gradients_of(engine, model, *rest, parts=3), expected())
 
 
+@pytest.mark.parametrize("parts", [1, 3])
+def test_rows_that_fill_up_do_not_count(parts):
+    """Zeros have a gradient where a layer has a bias, or where a caller puts other numbers into their rows."""
+    engine = engine_of(physical_batch_size=12)
+    model, optimizer, loader = made(engine)
+    model.allow_grad_accumulation()
+
+    def spoil(x):
+        x[(x == 0).all(dim=1)] = 1.0
+
+    assert np.array_equal(gradients_of(engine, model, optimizer, loader, spoil, parts), expected())
+
+
 def test_layers_have_norms_of_their_own():
     norms = [0.9, 1.2]
     engine = engine_of()
@@ -273,6 +286,10 @@ def test_the_record_says_what_was_done(tmp_path):
     assert "batch_invariance" in record.asserted
     assert "invariance_audited" not in record.checked
     assert "rounded to whole numbers of a proved norm" in str(record)
+    words, sentences = record.about("invariance")
+    assert words == "partly checked by the run"
+    assert sentences.index("All physical batches had one shape") < sentences.index("On trust: The bits of an example's")
+    assert "summed without error" in record.about("noise")[1]
 
 
 def test_an_audit_of_the_model_is_in_the_record():

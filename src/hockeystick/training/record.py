@@ -73,16 +73,16 @@ ABOUT = {
     ),
     "noise": (
         *("one_noise_row_a_step", "noise_is_added", "clipping", "norms", "clipping_norm", "finite_gradients"),
-        *("exact_sums", "one_shape", "invariance_audited", "batch_invariance"),
-        "random_numbers",
+        *("exact_sums", "random_numbers"),
     ),
+    "invariance": ("one_shape", "invariance_audited", "batch_invariance"),
     "normaliser": ("public_normaliser",),
     "secrecy": ("secrecy",),
 }
 """The promises that an assumption of a certificate comes down to, by its name."""
 EXACTLY = ("exact_sums", "one_shape", "batch_invariance")
 """What a run with exact noise rests on besides."""
-BEYOND = ("same_data", "random_numbers", "repeated_steps_repeat", "batch_invariance")
+BEYOND = ("same_data", "random_numbers", "repeated_steps_repeat")
 """What no run can check. It is named beside what was checked."""
 
 
