@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from renewal_oracle import log_ratio, participations
 
+from hockeystick.monte_carlo.renewal.kernels import Recursion, correlate, sum_logs, workspace
 from hockeystick.monte_carlo.renewal.proposal_kernels import log_densities as log_densities_at
 from hockeystick.monte_carlo.renewal.proposal_tables import Renewal
 from hockeystick.monte_carlo.renewal.proposals import (
@@ -50,15 +51,30 @@ def renewal_of(pair: RenewalMixture) -> Renewal:
     )
 
 
-def log_densities(proposal: TiltedProposal, outputs: Array, gentle: bool = True) -> tuple[Array, Array]:
-    """log X and the proposal's log-density relative to Q at outputs in units of the noise, shape (m, n)."""
-    density = proposal.density._replace(gentle=proposal.density.gentle and gentle)
-    bands, steps = density.columns.shape
-    scratch = (np.empty(steps), np.empty(steps), np.empty(steps), np.empty(steps + proposal.pair.min_sep + 1))
-    share, mixed = proposal.share, proposal.share < 1.0
-    found = np.array(
-        [log_densities_at(np.append(row, np.zeros(bands - 1)), density, mixed, scratch) for row in outputs]
-    )
+def log_terms(law: Recursion, products: Array) -> Array:
+    """The logarithms of what a participation at each step multiplies a density by."""
+    kinds = [
+        times * (products - law.shifts) - times**2 * law.half_squares + weight
+        for times, weight in zip(law.times, law.log_weights, strict=True)
+    ]
+    return np.asarray(np.logaddexp.reduce(kinds, axis=0))
+
+
+def log_densities(proposal: TiltedProposal, outputs: Array, in_logs: bool = False) -> tuple[Array, Array]:
+    """log X and the proposal's log-density relative to Q at outputs in units of the noise, shape (m, n).
+
+    With ``in_logs`` from recursions in logarithms, whatever the outputs.
+    """
+    laws = proposal.densities
+    share, mixed, work = proposal.share, proposal.share < 1.0, workspace(laws[0])
+    found = np.full((outputs.shape[0], 3), -np.inf)
+    for row, out in zip(outputs, found, strict=True):
+        padded = np.append(row, np.zeros(laws[0].taps.shape[0]))
+        if in_logs:
+            correlate(padded, laws[0].taps, work.products)
+            out[:] = [sum_logs(law, log_terms(law, work.products), work.values) for law in laws]
+        else:
+            log_densities_at(padded, laws, mixed, work, out)
     tilted = proposal.order * found[:, 1] - proposal.table.log_moment
     return found[:, 0], np.logaddexp(np.log(share) + tilted, np.log1p(-share) + found[:, 2]) if mixed else tilted
 

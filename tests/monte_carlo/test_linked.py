@@ -33,9 +33,10 @@ from hockeystick.monte_carlo.far.linked_kernels import (
     draw_owners,
     work_of,
 )
-from hockeystick.monte_carlo.far.proposals import OTHER_SHARE, TILTED_SHARE, rates
+from hockeystick.monte_carlo.far.proposals import rates
 from hockeystick.monte_carlo.far.subjects import columns_for
 from hockeystick.monte_carlo.renewal.family import FAMILY
+from hockeystick.monte_carlo.weighing import OTHER_SHARE, TILTED_SHARE
 from hockeystick.monte_carlo.weight_bounds import ENDLESS
 from hockeystick.pairs.renewal_kernels import availability
 from hockeystick.pairs.renewal_mixture import RenewalMixture

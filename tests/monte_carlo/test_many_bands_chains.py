@@ -13,8 +13,8 @@ from hockeystick.monte_carlo.far import chains
 from hockeystick.monte_carlo.far.chain_kernels import Waits, chain_table, draw_counts, split
 from hockeystick.monte_carlo.far.chains import chain_of
 from hockeystick.monte_carlo.far.limits import Limits, greatest_field
-from hockeystick.monte_carlo.far.proposals import OTHER_SHARE, TILTED_SHARE
 from hockeystick.monte_carlo.far.subjects import columns_for
+from hockeystick.monte_carlo.weighing import OTHER_SHARE, TILTED_SHARE
 from hockeystick.monte_carlo.weight_bounds import ENDLESS
 from hockeystick.types import Side
 

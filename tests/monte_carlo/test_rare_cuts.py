@@ -10,11 +10,11 @@ from history_oracle import assert_same
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError, UnsupportedError
-from hockeystick.monte_carlo.far.proposals import OTHER_SHARE
 from hockeystick.monte_carlo.proposals import Naive, Proposal
 from hockeystick.monte_carlo.renewal import family as renewal
 from hockeystick.monte_carlo.renewal.truncated import FAMILY, Covered, NaiveTruncated
 from hockeystick.monte_carlo.runs import fingerprint
+from hockeystick.monte_carlo.weighing import OTHER_SHARE
 from hockeystick.monte_carlo.weight_bounds import ENDLESS
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal, cuts

@@ -12,14 +12,8 @@ from scipy.stats import norm
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.proposals import Proposal
-from hockeystick.monte_carlo.renewal.family import (
-    FAMILY,
-    NaiveRenewal,
-    jensen_profile,
-    known_upper,
-    recursion,
-    refusal,
-)
+from hockeystick.monte_carlo.renewal.densities import recursion
+from hockeystick.monte_carlo.renewal.family import FAMILY, NaiveRenewal, jensen_profile, known_upper, refusal
 from hockeystick.monte_carlo.renewal.kernels import log_ratio as recursive_log_ratio
 from hockeystick.monte_carlo.renewal.kernels import participate, workspace
 from hockeystick.pairs.renewal_mixture import RenewalMixture

@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import product
 from math import comb, exp, log, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from scipy.stats import binom, chi2
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
+from hockeystick.monte_carlo.renewal.kernels import Recursion, workspace
 from hockeystick.monte_carlo.renewal.truncated import FAMILY, NaiveTruncated
 from hockeystick.monte_carlo.renewal.truncated_kernels import Truncation, draw_counts, log_mixture
 from hockeystick.pairs.min_separated import from_b_min_sep
+from hockeystick.pairs.renewal_mixture import first_available
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -69,6 +72,26 @@ def random_matrix(steps: int, bands: int, seed: int = 4) -> BandedMatrix:
     return BandedMatrix(band)
 
 
+def density_at(
+    dense: Any, half: Any, cuts: tuple[int, float, bool, int], y: Any, counts: Any, whole: float, cut: float
+) -> float:
+    """log of a density at outputs y in units of the noise; of ``cuts`` separation, chance, warm start and cap."""
+    min_sep, prob, warm, cap = cuts
+    law = Recursion(
+        taps=dense,
+        half_squares=half,
+        shifts=np.zeros(half.size),
+        times=np.ones(1),
+        log_weights=np.log([prob]),
+        log_stay=float(np.log1p(-prob)) if prob < 1.0 else -np.inf,
+        min_sep=min_sep,
+        first=first_available(min_sep, prob, warm),
+    )
+    work = workspace(law)
+    work.products[:] = dense.T @ y
+    return float(log_mixture(Truncation(law, prob, warm, cap, 0), counts, whole, cut, work))
+
+
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize(
     ("steps", "min_sep", "bands", "prob"),
@@ -89,7 +112,7 @@ def test_recursion_is_the_sum_over_participations_and_survivals(
             for vector, chance in shifts(law, tuple(int(c) for c in counts), 3, whole, cut).items():
                 mean = dense @ np.array(vector)
                 expected += chance * exp(mean @ y - 0.5 * mean @ mean)
-            found = log_mixture(dense.T @ y, Truncation(dense, half, min_sep, prob, warm, 3, 0), counts, whole, cut)
+            found = density_at(dense, half, (min_sep, prob, warm, 3), y, counts, whole, cut)
             assert found == pytest.approx(log(expected), rel=1e-12, abs=1e-12)
 
 
@@ -290,9 +313,9 @@ def test_without_truncation_it_is_the_plain_pair(warm: bool) -> None:
             w * exp((dense @ np.array(v)) @ y - 0.5 * float(np.square(dense @ np.array(v)).sum()))
             for v, w in law.items()
         )
-        never = Truncation(dense, half, 2, prob, warm, 10, 0)
-        assert log_mixture(dense.T @ y, never, counts, 1.0, 2.0) == pytest.approx(log(plain), rel=1e-11)
-        assert log_mixture(dense.T @ y, never, counts, 0.0, -1.0) == pytest.approx(0.0, abs=1e-13)
+        never = (2, prob, warm, 10)
+        assert density_at(dense, half, never, y, counts, 1.0, 2.0) == pytest.approx(log(plain), rel=1e-11)
+        assert density_at(dense, half, never, y, counts, 0.0, -1.0) == pytest.approx(0.0, abs=1e-13)
 
 
 def mechanism(bands: int = 3, **sampler: object) -> hs.Mechanism:

@@ -14,10 +14,11 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.far import tuple_moments, tuples
 from hockeystick.monte_carlo.far.draws import draw_tuple
 from hockeystick.monte_carlo.far.limits import BLOCKS, TAILS, WORTH, Limits, chance_of_others, fewest
-from hockeystick.monte_carlo.far.proposals import OTHER_SHARE, TILTED_SHARE, log_largest, rates
+from hockeystick.monte_carlo.far.proposals import rates
 from hockeystick.monte_carlo.far.tuple_moments import log_moment, log_tail
 from hockeystick.monte_carlo.far.tuples import CAPS, MISSING, Tuples, log_missed
 from hockeystick.monte_carlo.renewal.family import FAMILY
+from hockeystick.monte_carlo.weighing import OTHER_SHARE, TILTED_SHARE, log_largest
 from hockeystick.monte_carlo.weight_bounds import ENDLESS
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.types import Direction

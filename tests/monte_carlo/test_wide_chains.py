@@ -14,7 +14,7 @@ from hockeystick.monte_carlo.far.chain_kernels import draw_counts, split
 from hockeystick.monte_carlo.far.chains import Chain, chain_of, waits_of
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.far.limits import Limits
-from hockeystick.monte_carlo.far.proposals import OTHER_SHARE, TILTED_SHARE
+from hockeystick.monte_carlo.weighing import OTHER_SHARE, TILTED_SHARE
 from hockeystick.monte_carlo.weight_bounds import ENDLESS
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 

@@ -66,8 +66,8 @@ FAULTS = [
     ),
     (
         "monte_carlo/allocations/family.py",
-        "(self.order - 1.0) * losses - self.log_norm",
         "self.order * losses - self.log_norm",
+        "(self.order + 1.0) * losses - self.log_norm",
         "weights have the density of one copy more",
         f"{ALLOCATIONS}::test_samples_average_to_the_profile",
     ),
@@ -144,7 +144,7 @@ FAULTS = [
         f"{CUTS}::test_the_samples_that_stand_for_cuts_count_at_every_epsilon",
     ),
     (
-        "monte_carlo/far/proposals.py",
+        "monte_carlo/weighing.py",
         "log_weights -= log1p(-OTHER_SHARE)",
         "log_weights -= 0.0",
         "the samples without a cap stand for all",

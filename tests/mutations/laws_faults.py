@@ -448,22 +448,22 @@ FAULTS = [
     # b-min-sep by sampling.
     (
         "src/hockeystick/monte_carlo/renewal/proposal_kernels.py",
-        "draw_chain(rng, steps, shifts, length, density.boosted[1], chain)",
-        "draw_chain(rng, steps, shifts, length, density.exact[1], chain)",
+        "step += chain.min_sep",
+        "step += chain.min_sep + 1",
         "a chain is drawn with another distance than its density has",
         "tests/monte_carlo/test_renewal_proposals.py",
     ),
     (
         "src/hockeystick/monte_carlo/renewal/densities.py",
-        "boosted = (log1p(-rate), gap,",
-        "boosted = (log1p(-rate), pair.min_sep,",
+        "min_sep=gap,",
+        "min_sep=pair.min_sep,",
         "the density of a chain has another distance than its participations",
         "tests/monte_carlo/test_renewal_proposals.py",
     ),
     (
         "src/hockeystick/monte_carlo/renewal/proposals.py",
-        "_log_factor(self.order, epsilon) + rounding) / self.share",
-        "_log_factor(self.order, epsilon) + rounding)",
+        "self.table.log_moment, epsilon) + rounding) / self.share",
+        "self.table.log_moment, epsilon) + rounding)",
         "M of a mixture leaves out the share of the part that proves it",
         "tests/monte_carlo/test_renewal_proposals.py",
     ),

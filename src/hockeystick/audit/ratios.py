@@ -17,7 +17,7 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.bins import kernels as bins
 from hockeystick.monte_carlo.families import FAMILIES, family_of
 from hockeystick.monte_carlo.renewal import kernels as renewal
-from hockeystick.monte_carlo.renewal.family import recursion
+from hockeystick.monte_carlo.renewal.densities import recursion
 from hockeystick.monte_carlo.subsets import kernels as subsets
 from hockeystick.monte_carlo.subsets.participations import Participations, participations, runs_recursion
 from hockeystick.pairs.averaged_steps import AveragedSteps

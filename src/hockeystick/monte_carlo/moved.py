@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
+from hockeystick.monte_carlo.weighing import lose
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_factor
 from hockeystick.types import Direction, Side
 
@@ -27,6 +28,7 @@ class Moved(Proposal):
 
     chosen: ClassVar[tuple[str, ...]] = ("beta",)
     directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
+    largest_beta: ClassVar[float] = MAX_BETA
     beta: float
 
     @property
@@ -40,7 +42,7 @@ class Moved(Proposal):
 
     @property
     def proved(self) -> bool:
-        return 0.0 < self.beta <= MAX_BETA and super().proved
+        return 0.0 < self.beta <= self.largest_beta and super().proved
 
     def weight_bound(self, epsilon: float) -> float:
         """``exp(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``."""
@@ -65,10 +67,3 @@ def log_largest_add(moments: tuple[float, float], beta: float, epsilon: float) -
 def best_beta(moments: tuple[float, float], epsilon: float) -> float:
     """That with the smallest M."""
     return float(min(BETAS, key=lambda beta: log_largest_add(moments, float(beta), epsilon)))
-
-
-def lose(log_weights: Array, losses: Array) -> None:
-    """Not a number is what has no finite weight and loss."""
-    lost = ~(np.isfinite(log_weights) & np.isfinite(losses))
-    log_weights[lost] = np.nan
-    losses[lost] = np.nan

@@ -122,6 +122,17 @@ class Naive(Proposal):
 
     name: ClassVar[str] = "naive"
 
+    @abstractmethod
+    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
+        """``log P/Q`` of outputs of P for remove, of Q for add; shape (samples,)."""
+
+    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+        """A ratio that is not finite has no value."""
+        found = self.log_ratios(rng, losses.size)
+        finite = np.isfinite(found)
+        log_weights[:] = np.where(finite, 0.0, np.nan)
+        losses[:] = np.where(finite, found if self.direction is Direction.REMOVE else -found, np.nan)
+
     def weight_bound(self, epsilon: float) -> float:
         """1, whatever the loss."""
         return 1.0

@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.monte_carlo.allocations.kernels import draw_copies, draw_outputs
-from hockeystick.monte_carlo.moved import Moved, best_beta, lose
+from hockeystick.monte_carlo.moved import Moved, best_beta
 from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
+from hockeystick.monte_carlo.weighing import weigh
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, largest_of_power
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
@@ -148,12 +149,8 @@ def sizes_of(pair: AveragedSteps) -> tuple[int, int, int]:
 class NaiveAllocation(Naive, AllocationProposal):
     """The pair itself."""
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        remove = self.direction is Direction.REMOVE
-        log_ratios = self._draw(rng, losses.size, remove, 0.0)[:, 0]
-        log_weights[:] = 0.0
-        losses[:] = log_ratios if remove else -log_ratios
-        lose(log_weights, losses)
+    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
+        return self._draw(rng, samples, self.direction is Direction.REMOVE, 0.0)[:, 0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -217,9 +214,8 @@ class CopiedAllocation(AllocationProposal):
         kept = np.ones(pair.participations + 1)
         np.cumprod(ratios, out=kept[1:])
         draw_copies(rng, sizes_of(pair), pair.visit_noise, self.order, copies.more, kept, TILTED_SHARE, losses)
-        tilted = log(TILTED_SHARE) + (self.order - 1.0) * losses - self.log_norm
-        log_weights[:] = -np.logaddexp(log1p(-TILTED_SHARE), tilted)
-        lose(log_weights, losses)
+        densities = (TILTED_SHARE, self.order * losses - self.log_norm), (1.0 - TILTED_SHARE, losses)
+        weigh(losses, densities, log_weights, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -33,46 +33,42 @@ class Means(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def draw_bins(rng: np.random.Generator, means: Means, remove: bool, losses: Array) -> None:
-    """Fill with losses of the pair itself: ``log X`` under P for remove, ``-log X`` under Q for add."""
+def draw_of_p(rng: np.random.Generator, means: Means, losses: Array) -> None:
+    """Fill with ``log X`` of outputs of P."""
     factor, spans, half = means
     bins, dimensions = factor.shape
     z, u, block = np.empty((dimensions, LANES)), np.empty((bins, LANES)), np.empty(LANES)
     for start in range(0, losses.size, LANES):
         _normals(rng, z)
-        if remove:
-            for s in range(LANES):
-                row = _uniform(rng, bins)
-                for j in range(spans[row, 0], spans[row, 1]):
-                    z[j, s] += factor[row, j]
+        for s in range(LANES):
+            row = _uniform(rng, bins)
+            for j in range(spans[row, 0], spans[row, 1]):
+                z[j, s] += factor[row, j]
         multiply(factor, spans, z, u)
         log_mean_exp(u, half, block)
-        for s in range(min(LANES, losses.size - start)):
-            losses[start + s] = block[s] if remove else -block[s]
+        used = min(LANES, losses.size - start)
+        losses[start : start + used] = block[:used]
 
 
 @njit(cache=True, nogil=True)
-def draw_against_mean(
-    rng: np.random.Generator, means: Means, middle: Array, beta: float, log_weights: Array, losses: Array
-) -> None:
-    """Fill with losses ``-log X``, the noise moved by ``-beta middle``, the mean of the rows, and log-weights."""
+def draw_moved(rng: np.random.Generator, means: Means, middle: Array, beta: float, out: Array) -> None:
+    """Fill ``out``, shape (samples, 2), with ``log X`` and ``<middle, z>`` of noise z moved by ``-beta middle``."""
     factor, spans, half = means
     bins, dimensions = factor.shape
     z, u, block = np.empty((dimensions, LANES)), np.empty((bins, LANES)), np.empty(LANES)
-    moved, weights = -beta * middle, np.empty(LANES)
-    constant = -0.5 * _square(moved)
-    for start in range(0, losses.size, LANES):
+    products = np.empty(LANES)
+    for start in range(0, out.shape[0], LANES):
         _normals(rng, z)
-        weights[:] = constant
+        products[:] = 0.0
         for j in range(dimensions):
             for s in range(LANES):
-                weights[s] -= moved[j] * z[j, s]
-                z[j, s] += moved[j]
+                z[j, s] -= beta * middle[j]
+                products[s] += middle[j] * z[j, s]
         multiply(factor, spans, z, u)
         log_mean_exp(u, half, block)
-        for s in range(min(LANES, losses.size - start)):
-            losses[start + s] = -block[s]
-            log_weights[start + s] = weights[s]
+        used = min(LANES, out.shape[0] - start)
+        out[start : start + used, 0] = block[:used]
+        out[start : start + used, 1] = products[:used]
 
 
 class BallLaws(NamedTuple):

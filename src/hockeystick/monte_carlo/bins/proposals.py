@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 
 from hockeystick.laws.law import UNIT_ROUNDOFF
-from hockeystick.monte_carlo.bins.kernels import BallLaws, Means, draw_against_mean, draw_balls, draw_bins
+from hockeystick.monte_carlo.bins.kernels import BallLaws, Means, draw_balls, draw_moved, draw_of_p
+from hockeystick.monte_carlo.moved import Moved
 from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
-from hockeystick.monte_carlo.weight_bounds import exp_or_inf
+from hockeystick.monte_carlo.weight_bounds import exp_or_inf, log_power_bound
 from hockeystick.types import Direction
 
 HIGHEST_ORDER = 128
@@ -102,6 +103,11 @@ class BinSpace:
         """Mean of the rows of the factor, shape (d,)."""
         return np.asarray(self.factor.mean(axis=0))
 
+    @property
+    def moments(self) -> tuple[float, float]:
+        """g, the square of that mean, and A, the mean of the squared lengths of the rows."""
+        return float(self.middle @ self.middle), 2.0 * float(self.half.mean())
+
     @cached_property
     def growth(self) -> Array:
         """``exp(K)``."""
@@ -173,9 +179,12 @@ class NaiveBins(Naive, BinProposal):
     def loss_error(self) -> float:
         return self.space.loss_error(1.0)
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        log_weights[:] = 0.0
-        draw_bins(rng, self.space.means, self.direction is Direction.REMOVE, losses)
+    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
+        if self.direction is Direction.ADD:
+            return moved_bins(rng, self.space, 0.0, samples)[:, 0]
+        drawn = np.empty(samples)
+        draw_of_p(rng, self.space.means, drawn)
+        return drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -240,45 +249,38 @@ class Balls(BinProposal):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AgainstMean(BinProposal):
-    """Add: z moved by ``-beta`` times the mean of the rows; ``w = exp(beta mean(u) + beta^2 g / 2)``, g its square.
-
-    Attributes:
-        beta: in (0, ``LARGEST_BETA``].
-    """
+class AgainstMean(Moved, BinProposal):
+    """Add: z moved by ``-beta`` times the mean of the rows."""
 
     name: ClassVar[str] = "against_mean"
-    chosen: ClassVar[tuple[str, ...]] = ("beta",)
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
-
-    beta: float
-
-    @property
-    def proved(self) -> bool:
-        return 0.0 < self.beta <= LARGEST_BETA
+    largest_beta: ClassVar[float] = LARGEST_BETA
 
     @property
     def loss_error(self) -> float:
         return self.space.loss_error(max(self.beta, 1.0))
 
-    def weight_bound(self, epsilon: float) -> float:
-        """``exp(-beta (eps - A/2) + beta^2 g/2) beta^beta / (beta+1)^(beta+1)``, A the mean of K_ii."""
-        return exp_or_inf(log_mean_bound(self.space, self.beta, epsilon) + (self.beta + 3.0) * self.loss_error)
+    @property
+    def moments(self) -> tuple[float, float]:
+        return self.space.moments
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        draw_against_mean(rng, self.space.means, self.space.middle, self.beta, log_weights, losses)
+    def weight_bound(self, epsilon: float) -> float:
+        """With room for the difference to the true pair."""
+        return super().weight_bound(epsilon) * exp_or_inf((self.beta + 3.0) * self.loss_error)
+
+    def moved(self, rng: np.random.Generator, samples: int) -> Array:
+        return moved_bins(rng, self.space, self.beta, samples)
+
+
+def moved_bins(rng: np.random.Generator, space: BinSpace, beta: float, samples: int) -> Array:
+    """log X and ``<mean, z>`` of noise z that is moved by ``-beta`` times the mean of the rows, shape (samples, 2)."""
+    drawn = np.empty((samples, 2))
+    draw_moved(rng, space.means, space.middle, beta, drawn)
+    return drawn
 
 
 def log_balls_bound(space: BinSpace, order: int, epsilon: float) -> float:
     """Log of the bound of :class:`Balls` without concentrated tuples, up to rounding."""
-    growth = sum(space.log_growth(k) for k in range(1, order))
-    return growth - (order - 1) * epsilon + (order - 1) * log(order - 1) - order * log(order)
-
-
-def log_mean_bound(space: BinSpace, beta: float, epsilon: float) -> float:
-    """Log of the bound of :class:`AgainstMean`, up to rounding."""
-    drift, square = float(space.half.mean()), float(space.middle @ space.middle)
-    return beta * (drift - epsilon) + 0.5 * beta**2 * square + beta * log(beta) - (beta + 1.0) * log1p(beta)
+    return log_power_bound(order, sum(space.log_growth(k) for k in range(1, order)), epsilon)
 
 
 def best_order(space: BinSpace, epsilon: float) -> int | None:
@@ -302,10 +304,10 @@ def highest_order(space: BinSpace) -> int:
 
 def best_beta(space: BinSpace, epsilon: float) -> float:
     """Where the bound of :class:`AgainstMean` is smallest; it is log-convex in beta. Bisection."""
-    drift, square = float(space.half.mean()), float(space.middle @ space.middle)
+    square, energy = space.moments
     low, high = 1e-6, LARGEST_BETA
     while high > low * (1.0 + 1e-9):
         beta = sqrt(low * high)
-        slope = drift - epsilon + beta * square + log(beta) - log1p(beta)
+        slope = 0.5 * energy - epsilon + beta * square + log(beta) - log1p(beta)
         low, high = (beta, high) if slope < 0.0 else (low, beta)
     return low

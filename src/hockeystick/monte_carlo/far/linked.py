@@ -16,10 +16,11 @@ from hockeystick.monte_carlo.chances import tails
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.far.limits import TAILS, WORTH, Limits, chance_of_others, limits
 from hockeystick.monte_carlo.far.linked_kernels import LinkedHistories, LinkedVisits, work_of
-from hockeystick.monte_carlo.far.proposals import TILTED_SHARE, Above, log_largest
+from hockeystick.monte_carlo.far.proposals import Above
 from hockeystick.monte_carlo.far.subjects import subject_of
 from hockeystick.monte_carlo.forests.forest import Counts, Forest, counts_of, levels_of
 from hockeystick.monte_carlo.memo import remembered
+from hockeystick.monte_carlo.weighing import TILTED_SHARE, log_largest
 from hockeystick.monte_carlo.weight_bounds import bounded_exp
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.renewal_kernels import availability

@@ -7,11 +7,9 @@ of :mod:`.subjects`.
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from math import log, log1p
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hockeystick.monte_carlo.chances import binomial
 from hockeystick.monte_carlo.far.chains import DECAYS, MAX_ORDER, Chain, chain_of, kept_shares
@@ -21,22 +19,18 @@ from hockeystick.monte_carlo.far.kept_counts import law_of
 from hockeystick.monte_carlo.far.limits import Limits, chance_of_others, is_listed
 from hockeystick.monte_carlo.far.subjects import columns_for, why_not
 from hockeystick.monte_carlo.memo import remembered
-from hockeystick.monte_carlo.moved import Moved, lose
+from hockeystick.monte_carlo.moved import Moved
 from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
-from hockeystick.monte_carlo.weight_bounds import ENDLESS, bounded_exp, log_power_bound
+from hockeystick.monte_carlo.weighing import BELOW_SHARE, TILTED_SHARE, LowerBounds, UpperBounds
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
-from hockeystick.types import Direction, Side
+from hockeystick.types import Side
 
 SECONDS_PER_ENTRY, SECONDS_PER_WAITED_ENTRY = 8e-10, 1.1e-9
 SECONDS_PER_ENTRY_ABOVE = 1.5e-10
 """Of an upper bound: most counts are given up before anything is multiplied."""
 HISTORIES = 2
 """Estimates of the ratio whose mean is taken."""
-TILTED_SHARE, BELOW_SHARE = 0.8, 0.9
-"""How often outputs are those of the density that proves M (upper bounds), and not those of P (lower bounds)."""
-OTHER_SHARE = 1 / 64
-"""How often a sample stands for histories that are left out."""
 RATES = np.geomspace(1.0, 64.0, 17)
 """Rates of the filtered outputs, in units of the sampling rate. They, and what :mod:`.limits` and :mod:`.chains` list,
 are all that there are: whoever wants another bound from the same seed finds few designs to try."""
@@ -83,28 +77,20 @@ class Far(Proposal):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Above(Far):
-    """Remove, upper bounds: outputs whose density is at least a power of ``X'_A``, mixed with filtered outputs.
+class Above(UpperBounds, Far):
+    """Outputs whose density is at least a power of ``X'_A``, mixed with filtered outputs; the ratio is estimated.
 
-    Histories with many participations in a block are left out; the chance of them is added by samples of their own.
+    Histories with many participations in a block are left out.
 
     Attributes:
-        order: a >= 2, the power of ``X'_A`` that the density dominates.
         rate: the chance of an opportunity in the filtered outputs, one of :func:`rates`.
         block: opportunities of a block.
         limit: the most participations in a block; both are those of :func:`.limits.is_listed`.
     """
 
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
-    order: int
     rate: float
     block: int
     limit: int
-
-    @property
-    @abstractmethod
-    def log_norm(self) -> float:
-        """log Z: the density is at least ``X'_A^order / Z``."""
 
     @property
     @abstractmethod
@@ -113,13 +99,7 @@ class Above(Far):
 
     @property
     def left_out(self) -> float:
-        """What left-out histories and outputs add to any profile, at most."""
         return chance_of_others(self.own, self.limits)
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """The ratio is estimated without bias, and the profile is convex in it."""
-        return (Side.UPPER,)
 
     @property
     def proved(self) -> bool:
@@ -130,41 +110,12 @@ class Above(Far):
         """On participations."""
         return Limits(self.block, self.limit)
 
-    def weight_bound(self, epsilon: float) -> float:
-        """The bound of :func:`log_largest`, and what stands for the rest."""
-        largest = log_largest(self.order, self.log_norm, epsilon, self._others)
-        rest = 1.001 * bounded_exp(self._log_rest) if self._others else 0.0
-        return max(bounded_exp(largest + 1e-12), rest)
-
-    @property
-    def _others(self) -> float:
-        """How often a sample stands for what is left out."""
-        return OTHER_SHARE if self.left_out else 0.0
-
-    @property
-    def _log_rest(self) -> float:
-        """log of the weight of these samples."""
-        return log(self.left_out) - log(OTHER_SHARE)
-
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        own, drawn = self.own, np.empty((losses.size, 3))
-        rest = rng.random(losses.size) < OTHER_SHARE if self._others else None
+    def drawn(self, rng: np.random.Generator, samples: int) -> Array:
+        own, drawn = self.own, np.empty((samples, 3))
         draws = Draws(self.block, self.limit, binomial(own.law.coins, self.rate), TILTED_SHARE, HISTORIES)
         draw_above(rng, own.overlaps, own.law.edges, self.source, draws, drawn)
-        with np.errstate(invalid="ignore"):
-            tilted = self.order * drawn[:, 1] - self.log_norm
-        weigh_mixture(drawn[:, 0], tilted, drawn[:, 2], log_weights, losses)
-        if rest is not None:
-            stand_for_others(rest, self._log_rest, log_weights, losses)
-
-
-def log_largest(order: int, log_norm: float, epsilon: float, others: float = OTHER_SHARE) -> float:
-    """log M, but for what stands for the rest: ``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a`` over the share.
-
-    Args:
-        others: how often a sample stands for what is left out.
-    """
-    return log_power_bound(order, log_norm, epsilon) - (log(TILTED_SHARE) + log1p(-others))
+        drawn[:, 1] = self.order * drawn[:, 1] - self.log_norm
+        return drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -215,8 +166,8 @@ class Counted(Above):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Below(Far):
-    """Remove, lower bounds: a mixture of P and of filtered outputs.
+class Below(LowerBounds, Far):
+    """A mixture of P and of filtered outputs.
 
     Attributes:
         rate: the chance of an opportunity in the filtered outputs, one of :func:`rates`.
@@ -224,13 +175,7 @@ class Below(Far):
 
     name: ClassVar[str] = "far_below"
     chosen: ClassVar[tuple[str, ...]] = ("rate",)
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
     rate: float
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """The ratio is bounded from below, and the samples grow with it."""
-        return (Side.LOWER,)
 
     @property
     def proved(self) -> bool:
@@ -240,13 +185,8 @@ class Below(Far):
     def loss_error(self) -> float:
         return float(max(1e-9, self.own.rounding(2.0, 2.0)))
 
-    def weight_bound(self, epsilon: float) -> float:
-        """The share of P bounds it; a lower bound does not use it."""
-        return 1.0 / (1.0 - BELOW_SHARE) * (1.0 + 8.0 * UNIT_ROUNDOFF)
-
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        drawn = drawn_below(rng, self.own, self.rate, BELOW_SHARE, losses.size)
-        weigh_below(drawn[:, 0], drawn[:, 0], drawn[:, 1], log_weights, losses)
+    def drawn(self, rng: np.random.Generator, samples: int) -> Array:
+        return drawn_below(rng, self.own, self.rate, BELOW_SHARE, samples)[:, [0, 0, 1]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -273,40 +213,6 @@ class Add(Moved, Far):
         own, drawn = self.own, np.empty((samples, 2))
         draw_add(rng, own.overlaps, own.law.edges, self.beta, own.mean, drawn)
         return drawn
-
-
-def weigh_below(log_ratios: Array, own: Array, other: Array, log_weights: Array, losses: Array) -> None:
-    """Weights and losses of outputs from a mixture of P and another density.
-
-    Args:
-        log_ratios: logs of lower bounds on X, shape (samples,), as all arrays.
-        own, other: logs of the density of P, or of that bound, and of the other, which has the share BELOW_SHARE.
-    """
-    with np.errstate(invalid="ignore"):
-        losses[:] = log_ratios
-        log_weights[:] = losses - np.logaddexp(log1p(-BELOW_SHARE) + own, log(BELOW_SHARE) + other)
-        lose(log_weights, losses)
-
-
-def weigh_mixture(log_ratios: Array, tilted: Array, other: Array, log_weights: Array, losses: Array) -> None:
-    """Weights and losses of outputs from a mixture of two densities.
-
-    Args:
-        log_ratios: logs of estimates of X, shape (samples,), as all arrays.
-        tilted, other: logs of the two densities relative to Q; the first has the share TILTED_SHARE.
-    """
-    with np.errstate(invalid="ignore"):  # what leaves the range of doubles is not a number, and counts as M
-        density = np.logaddexp(log(TILTED_SHARE) + tilted, log1p(-TILTED_SHARE) + other)
-        losses[:] = log_ratios
-        log_weights[:] = log_ratios - density
-        lose(log_weights, losses)
-
-
-def stand_for_others(rest: NDArray[np.bool_], log_rest: float, log_weights: Array, losses: Array) -> None:
-    """Let some samples stand for what is left out, with the weight ``e^log_rest``; the others are fewer."""
-    log_weights -= log1p(-OTHER_SHARE)
-    log_weights[rest] = log_rest
-    losses[rest] = ENDLESS
 
 
 def drawn_below(rng: np.random.Generator, own: Columns, rate: float, share: float, samples: int) -> Array:

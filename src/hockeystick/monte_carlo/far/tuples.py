@@ -13,9 +13,10 @@ import numpy as np
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.far.draws import Tupled
 from hockeystick.monte_carlo.far.limits import TAILS, WORTH, Limits, limits
-from hockeystick.monte_carlo.far.proposals import TILTED_SHARE, Above, log_largest
+from hockeystick.monte_carlo.far.proposals import Above
 from hockeystick.monte_carlo.far.tuple_moments import log_tail
 from hockeystick.monte_carlo.proposals import rounded
+from hockeystick.monte_carlo.weighing import TILTED_SHARE, log_largest
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_factor
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 

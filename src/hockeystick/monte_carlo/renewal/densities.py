@@ -1,21 +1,25 @@
-"""What proposals for b-min-sep share: the pair in units of its noise, and the densities that kernels evaluate."""
+"""The densities of proposals for b-min-sep, as the recursions that kernels evaluate, and their rounding."""
 
 from functools import lru_cache
-from math import log, log1p
+from math import inf, log1p
 from typing import NamedTuple
 
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Array
-from hockeystick.monte_carlo.renewal.proposal_kernels import LARGEST_EXPONENT, LARGEST_SPREAD, Density, Recursion
+from hockeystick.monte_carlo.renewal.kernels import Recursion
+from hockeystick.monte_carlo.renewal.proposal_kernels import Densities
 from hockeystick.monte_carlo.renewal.proposal_tables import Renewal
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF, StrategyMatrix
+from hockeystick.types import Direction
 
 ORDERS = range(2, 13)
 FARTHEST = 4.0
 """The largest shift of a chain."""
+LARGEST_SPREAD = 100.0
+"""Steps that are one separation apart differ by no larger factor from skipping, ``(1-q)^-b``, in logarithms."""
 STEP_SECONDS = 1.7e-8
 ENTRY_SECONDS = 1e-9
 """Rough costs of a step, and of an entry of C, in one sample."""
@@ -33,6 +37,33 @@ class Hits(NamedTuple):
     rate: float
     shifts: Array
     shares: Array
+
+
+def recursion(pair: RenewalMixture, direction: Direction) -> Recursion:
+    """The recursion that gives X, or for overlapping columns a bound on it that is safe in this direction."""
+    from scipy.stats import binom
+
+    sigma, users, prob = pair.noise_multiplier, pair.examples_per_user, pair.participation_prob
+    column = pair.matrix.toeplitz_column
+    if column is None:
+        taps = np.ascontiguousarray(pair.columns.T) / sigma
+        half_squares = 0.5 * np.einsum("di,di->i", taps, taps)
+    else:
+        taps = column[: pair.matrix.bands, None] / sigma
+        half_squares = 0.5 * np.cumsum((column / sigma) ** 2)[::-1].copy()
+    shifts = np.zeros(half_squares.size)
+    if direction is Direction.ADD and not pair.banded:
+        shifts = users * pair.overlaps / sigma**2
+    return Recursion(
+        taps=taps,
+        half_squares=half_squares,
+        shifts=shifts,
+        times=np.arange(1.0, users + 1.0),
+        log_weights=np.asarray(binom.logpmf(np.arange(1, users + 1), users, prob), dtype=np.float64),
+        log_stay=users * log1p(-prob) if prob < 1.0 else -inf,
+        min_sep=pair.min_sep,
+        first=pair.first_available,
+    )
 
 
 def covered(pair: RenewalMixture) -> bool:
@@ -55,32 +86,27 @@ def _renewal(matrix: StrategyMatrix, sigma: float, min_sep: int, prob: float, wa
     return Renewal(columns=pair.columns / sigma, min_sep=min_sep, prob=prob, warm=warm, chances=chances)
 
 
-def density_of(pair: RenewalMixture, separation: int, gap: int, chain: Hits) -> Density:
-    """What kernels need of X, of Xt and of a chain whose participations are at least ``gap`` steps apart."""
-    renewal, (rate, shifts, shares) = renewal_of(pair), chain
-    steps, halves = renewal.steps, 0.5 * renewal.squares
-    polynomial = np.zeros((int(2.0 * shifts.max()) + 1, steps))
-    for shift, share in zip(shifts, shares, strict=True):
-        polynomial[int(2.0 * shift)] += share * np.exp(-(shift**2) * halves)
-    boosted = (log1p(-rate), gap, np.full(steps, rate), np.full(steps, log(rate)), np.ones(1))
-    spread = -min(gap * log1p(-rate), pair.min_sep * log1p(-pair.participation_prob))
-    gentle = spread <= LARGEST_SPREAD and float(shifts.max() ** 2 * halves.max()) <= LARGEST_EXPONENT
-    return Density(
-        np.ascontiguousarray(renewal.columns.T),
-        halves,
-        _recursion(renewal, pair.min_sep),
-        _recursion(renewal, separation),
-        boosted,
-        (rate, shifts, shares),
-        polynomial,
-        np.exp(-halves),
-        gentle,
+def densities_of(pair: RenewalMixture, separation: int, gap: int, chain: Hits) -> Densities:
+    """X, Xt and a chain whose participations are at least ``gap`` steps apart.
+
+    Weights of the participations in Xt are shifts of their exponents: each adds one column.
+    """
+    exact, renewal = recursion(pair, Direction.REMOVE), renewal_of(pair)
+    relaxed = exact._replace(
+        shifts=exact.log_weights[0] - renewal.log_takes(separation),
+        min_sep=separation,
+        first=np.exp(renewal.log_starts(separation)),
     )
-
-
-def _recursion(renewal: Renewal, separation: int) -> Recursion:
-    logs = renewal.log_takes(separation)
-    return log1p(-renewal.prob), separation, np.exp(logs), logs, np.exp(renewal.log_starts(separation))
+    with np.errstate(divide="ignore"):  # few copies do not take part more often than they are
+        log_weights = np.log(chain.rate * chain.shares)
+    boosted = exact._replace(
+        times=chain.shifts,
+        log_weights=log_weights,
+        log_stay=log1p(-chain.rate),
+        min_sep=gap,
+        first=np.ones(1),
+    )
+    return exact, relaxed, boosted
 
 
 def loss_error_of(pair: RenewalMixture, gap: int) -> float:

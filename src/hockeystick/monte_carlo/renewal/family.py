@@ -18,7 +18,8 @@ from hockeystick.monte_carlo.far import family as far
 from hockeystick.monte_carlo.far.subjects import why_not as why_not_far
 from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
 from hockeystick.monte_carlo.renewal import proposals as renewal_proposals
-from hockeystick.monte_carlo.renewal.kernels import Recursion, draw
+from hockeystick.monte_carlo.renewal.densities import recursion
+from hockeystick.monte_carlo.renewal.kernels import Recursion, draw_moved, draw_of_p
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
@@ -80,36 +81,14 @@ class NaiveRenewal(Naive):
             return 1.0
         return max(-expm1(min(epsilon + self.log_smallest - 3.0 * self.loss_error, 0.0)), 0.0)
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """``log X`` for remove, ``-log X`` for add."""
-        log_weights[:] = 0.0
-        draw(rng, self.law, self.direction is Direction.REMOVE, losses)
-
-
-def recursion(pair: RenewalMixture, direction: Direction) -> Recursion:
-    """The recursion that gives X, or for overlapping columns a bound on it that is safe in this direction."""
-    from scipy.stats import binom
-
-    sigma, users, prob = pair.noise_multiplier, pair.examples_per_user, pair.participation_prob
-    column = pair.matrix.toeplitz_column
-    if column is None:
-        taps = np.ascontiguousarray(pair.columns.T) / sigma
-        half_squares = 0.5 * np.einsum("di,di->i", taps, taps)
-    else:
-        taps = column[: pair.matrix.bands, None] / sigma
-        half_squares = 0.5 * np.cumsum((column / sigma) ** 2)[::-1].copy()
-    shifts = np.zeros(half_squares.size)
-    if direction is Direction.ADD and not pair.banded:
-        shifts = users * pair.overlaps / sigma**2
-    return Recursion(
-        taps=taps,
-        half_squares=half_squares,
-        shifts=shifts,
-        log_weights=np.asarray(binom.logpmf(np.arange(1, users + 1), users, prob), dtype=np.float64),
-        log_stay=users * log1p(-prob),
-        min_sep=pair.min_sep,
-        first=pair.first_available,
-    )
+    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
+        if self.direction is Direction.REMOVE:
+            drawn = np.empty(samples)
+            draw_of_p(rng, self.law, drawn)
+            return drawn
+        both = np.empty((samples, 2))
+        draw_moved(rng, self.law, 0.0, np.zeros(self.law.half_squares.size), both)
+        return both[:, 0]
 
 
 def _loss_error(pair: RenewalMixture, law: Recursion) -> float:

@@ -1,14 +1,15 @@
-"""Draws outputs of a renewal mixture and evaluates its likelihood ratio by the backward recursion.
+"""Draws outputs of a renewal mixture and evaluates densities like its likelihood ratio by the backward recursion.
 
 With the columns and the outputs in units of sigma (``a_i = c_i / sigma``, ``y ~ N(0, I)`` under Q)
 
     ``f_i = (1-h) f_{i+1} + E_i f_{i+b}``,   ``f_i = 1`` beyond n,
-    ``E_i = sum_{j=1..k} w_j exp(j (<a_i, y> - shift_i) - j^2 |a_i|^2 / 2)``,   ``w_j = P(Binomial(k, q) = j)``,
+    ``E_i = sum_j w_j exp(m_j (<a_i, y> - shift_i) - m_j^2 |a_i|^2 / 2)``,
 
-and ``X = sum_u P(first available at u) f_u``. Shifts are zero but for the add direction of a matrix that is not
-banded. The recursion runs on doubles that share a power of two, which is looked at once in b steps; samples of which
-doubles do not reach far enough, which occur when sigma is very small, run in logarithms
-(docs/theory/monte-carlo/renewal.md).
+and the density, relative to Q, is ``sum_u start_u f_u``. It is X for ``w_j = P(Binomial(k, q) = j)``, ``m_j = j`` and
+the chances of the first availability; shifts are then zero but for the add direction of a matrix that is not banded. Xt
+and the chains of :mod:`.proposals` are other densities of this kind. The recursion runs on doubles that share a power
+of two, which is looked at once in b steps; samples of which doubles do not reach far enough, which occur when sigma is
+very small, run in logarithms (docs/theory/monte-carlo/renewal.md).
 """
 
 import math
@@ -46,22 +47,24 @@ _LOWER = tuple(1.0 / math.factorial(k) for k in range(12, -1, -1))
 
 
 class Recursion(NamedTuple):
-    """What the kernels know of a pair.
+    """What the kernels know of a density.
 
     Attributes:
         taps: columns of C / sigma, shape (p, n): ``taps[d, i] = C[i + d, i] / sigma``; (p, 1) when they are all the
             first one, moved down and cut off at the end.
         half_squares: ``|a_i|^2 / 2``, shape (n,).
         shifts: shape (n,).
-        log_weights: ``log w_j`` for j = 1..k, shape (k,).
+        times: ``m_j``, how many columns a participation of each kind adds; shape (kinds,).
+        log_weights: ``log w_j``, shape (kinds,).
         log_stay: ``log(1 - h)``.
         min_sep: b.
-        first: ``P(first available at u)`` for u = 1, 2, ..., shape (1,) or (b,).
+        first: weights of the first availability at the steps 0, 1, ...; shape (1,) or up to (b,).
     """
 
     taps: Array
     half_squares: Array
     shifts: Array
+    times: Array
     log_weights: Array
     log_stay: float
     min_sep: int
@@ -69,26 +72,33 @@ class Recursion(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def draw(rng: np.random.Generator, law: Recursion, of_p: bool, losses: Array) -> None:
-    """Fill with ``log X``, y ~ P, or with ``-log X``, y ~ Q. O(n p) time a sample, O(n + p + b) memory."""
+def draw_of_p(rng: np.random.Generator, law: Recursion, log_ratios: Array) -> None:
+    """Fill with ``log X``, y ~ P. O(n p) time a sample, O(n + p + b) memory."""
     n = law.half_squares.size
-    y = np.zeros(n + law.taps.shape[0])
-    work = workspace(law)
-    for sample in range(losses.size):
+    y, work = np.zeros(n + law.taps.shape[0]), workspace(law)
+    for sample in range(log_ratios.size):
         for i in range(n):
             y[i] = rng.standard_normal()
-        if of_p:
-            participate(rng, law, y)
-            losses[sample] = log_ratio(y, law, work)
-        else:
-            losses[sample] = -log_ratio(y, law, work)
+        participate(rng, law, y)
+        log_ratios[sample] = log_ratio(y, law, work)
+
+
+@njit(cache=True, nogil=True)
+def draw_moved(rng: np.random.Generator, law: Recursion, beta: float, mean: Array, out: Array) -> None:
+    """Fill ``out``, shape (samples, 2), with ``log X`` and ``<mean, y>`` of outputs ``y = z - beta mean``; 0 is Q."""
+    n = law.half_squares.size
+    y, work = np.zeros(n + law.taps.shape[0]), workspace(law)
+    for sample in range(out.shape[0]):
+        for i in range(n):
+            y[i] = rng.standard_normal() - beta * mean[i]
+        out[sample, 0] = log_ratio(y, law, work)
+        out[sample, 1] = np.dot(mean, y[:n])
 
 
 @njit(cache=True, nogil=True)
 def participate(rng: np.random.Generator, law: Recursion, y: Array) -> None:
     """Add the columns of one run's participations to y, shape (n + p,), of which the last p stay zero."""
-    n, p = law.half_squares.size, law.taps.shape[0]
-    step = 0
+    n, step = law.half_squares.size, 0
     at = rng.random()
     while step < law.first.size - 1 and at >= law.first[step]:
         at -= law.first[step]
@@ -98,11 +108,16 @@ def participate(rng: np.random.Generator, law: Recursion, y: Array) -> None:
         if skipped >= n - step:
             return
         step += int(skipped)
-        count = float(_taken(rng, law))
-        column = min(step, law.taps.shape[1] - 1)
-        for d in range(min(p, n - step)):
-            y[step + d] += count * law.taps[d, column]
+        add_column(law.taps, step, float(_taken(rng, law)), n, y)
         step += law.min_sep
+
+
+@njit(cache=True, nogil=True)
+def add_column(taps: Array, step: int, times: float, n: int, y: Array) -> None:
+    """Add a multiple of the column of a step, cut off after n rows."""
+    column = min(step, taps.shape[1] - 1)
+    for d in range(min(taps.shape[0], n - step)):
+        y[step + d] += times * taps[d, column]
 
 
 @njit(cache=True, nogil=True)
@@ -123,6 +138,7 @@ class Workspace(NamedTuple):
     """Scratch memory of :func:`log_ratio`; the integers are views of the bits of the doubles before them."""
 
     products: Array
+    terms: Array
     values: Array
     exponents: Array
     octaves: Array
@@ -138,6 +154,7 @@ def workspace(law: Recursion) -> Workspace:
     octaves, powers = np.empty(TILE), np.empty(TILE)
     return Workspace(
         np.empty(n),
+        np.empty(n),
         np.empty(n + law.min_sep),
         np.empty(TILE),
         octaves,
@@ -149,15 +166,49 @@ def workspace(law: Recursion) -> Workspace:
 
 @njit(cache=True, nogil=True)
 def log_ratio(y: Array, law: Recursion, work: Workspace) -> float:
-    """``log X`` at y / sigma, shape (n + p,), the last p entries zero."""
-    n, k = law.half_squares.size, law.log_weights.size
-    _correlate(y, law.taps, law.shifts, work.products)
-    largest = _weigh(law, work)
-    reach = max(0.0, largest + np.log(k) - np.log(-np.expm1(law.log_stay))) - law.min_sep * law.log_stay
-    if reach > RANGE or np.isnan(reach):
-        return _in_logarithms(law, work.products, work.values)
-    values = work.values
-    octaves = _recur(values, n, law.min_sep, np.exp(law.log_stay))
+    """The logarithm of the density at y / sigma, shape (n + p,), the last p entries zero."""
+    correlate(y, law.taps, work.products)
+    return log_sum(law, work)
+
+
+@njit(cache=True, nogil=True)
+def log_sum(law: Recursion, work: Workspace) -> float:
+    """The same from the ``products`` of :func:`correlate`."""
+    largest = _weigh(law, work) + np.log(law.times.size)
+    if in_range(largest, law):
+        return sum_values(law, work.values)
+    for i in range(work.terms.size):
+        total = -np.inf
+        for j in range(law.times.size):
+            exponent = (work.products[i] - law.shifts[i] - law.times[j] * law.half_squares[i]) * law.times[j]
+            total = log_add(total, exponent + law.log_weights[j]) if j > 0 else exponent + law.log_weights[j]
+        work.terms[i] = total
+    return sum_logs(law, work.terms, work.values)
+
+
+@njit(cache=True, nogil=True)
+def sum_terms(law: Recursion, work: Workspace) -> float:
+    """The same from the log E_i, in ``terms``."""
+    if not in_range(work.terms.max(), law):
+        return sum_logs(law, work.terms, work.values)
+    work.values[:] = 0.0
+    for start in range(0, work.terms.size, TILE):
+        terms = work.terms[start : start + TILE]
+        _add_exponentials(terms, work, work.values[start : start + terms.size])
+    return sum_values(law, work.values)
+
+
+@njit(cache=True, nogil=True)
+def in_range(largest: float, law: Recursion) -> bool:
+    """Whether the recursion runs on doubles, for E_i of at most ``e^largest``."""
+    reach = max(0.0, largest - np.log(-np.expm1(law.log_stay))) - law.min_sep * law.log_stay
+    return bool(reach <= RANGE)  # False for what is not a number
+
+
+@njit(cache=True, nogil=True)
+def sum_values(law: Recursion, values: Array) -> float:
+    """The logarithm of the density from the E_i, shape (n + b,), which are overwritten; on doubles."""
+    octaves = _recur(values, law.half_squares.size, law.min_sep, np.exp(law.log_stay))
     mixed = 0.0
     for u in range(law.first.size):
         mixed += law.first[u] * values[u]
@@ -165,13 +216,13 @@ def log_ratio(y: Array, law: Recursion, work: Workspace) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _correlate(y: Array, taps: Array, shifts: Array, products: Array) -> None:
-    """``products[i] = sum_d taps[d, i] y[i + d] - shifts[i]``."""
+def correlate(y: Array, taps: Array, products: Array) -> None:
+    """``products[i] = sum_d taps[d, i] y[i + d]``."""
     n, p = products.size, taps.shape[0]
     for start in range(0, n, TILE):
         stop = min(start + TILE, n)
         tile = products[start:stop]
-        tile[:] = -shifts[start:stop]
+        tile[:] = 0.0
         if taps.shape[1] > 1:
             for d in range(min(p, n - start)):
                 _add_products(taps[d, start:stop], y[start + d :], tile)
@@ -216,30 +267,32 @@ def _weigh(law: Recursion, work: Workspace) -> float:
     largest = -np.inf
     for start in range(0, work.products.size, TILE):
         stop = min(start + TILE, work.products.size)
-        products, half_squares = work.products[start:stop], law.half_squares[start:stop]
+        products, half_squares, shifts = work.products[start:stop], law.half_squares[start:stop], law.shifts[start:stop]
         values, exponents = work.values[start:stop], work.exponents[: stop - start]
         values[:] = 0.0
-        for j in range(1, law.log_weights.size + 1):
-            _exponents(products, half_squares, float(j), law.log_weights[j - 1], exponents)
+        for j in range(law.times.size):
+            _exponents(products, half_squares, shifts, law.times[j], law.log_weights[j], exponents)
             largest = max(largest, exponents.max())
-            _add_exponentials(exponents, work.octaves, work.octave_bits, work.powers, work.power_bits, values)
+            _add_exponentials(exponents, work, values)
     return largest
 
 
 @njit(cache=True, nogil=True, fastmath=CONTRACT)
-def _exponents(products: Array, half_squares: Array, count: float, log_weight: float, exponents: Array) -> None:
+def _exponents(
+    products: Array, half_squares: Array, shifts: Array, times: float, log_weight: float, exponents: Array
+) -> None:
     for i in range(exponents.size):
-        exponents[i] = (products[i] - count * half_squares[i]) * count + log_weight
+        exponents[i] = (products[i] - shifts[i] - times * half_squares[i]) * times + log_weight
 
 
 @njit(cache=True, nogil=True, fastmath=CONTRACT)
-def _add_exponentials(
-    exponents: Array, octaves: Array, octave_bits: Integers, powers: Array, power_bits: Integers, values: Array
-) -> None:
+def _add_exponentials(exponents: Array, work: Workspace, values: Array) -> None:
     """``values += exp(exponents)``, relative error below 2^-50, for exponents up to 700; in vector registers.
 
-    ``e^x = 2^m e^r``, ``|r| <= ln(2)/2``: a Taylor polynomial of degree 13, whose exponent is then raised by m.
+    ``e^x = 2^m e^r``, ``|r| <= ln(2)/2``: a Taylor polynomial of degree 13, whose exponent is then raised by m. Of at
+    most TILE numbers.
     """
+    octaves, octave_bits, powers, power_bits = work.octaves, work.octave_bits, work.powers, work.power_bits
     for i in range(exponents.size):
         x = max(exponents[i], SMALLEST)
         octaves[i] = x * _PER_OCTAVE + _SHIFTER
@@ -280,16 +333,12 @@ def _recur(values: Array, n: int, min_sep: int, stay: float) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _in_logarithms(law: Recursion, products: Array, values: Array) -> float:
-    """``log X`` where doubles do not reach; ``values`` holds the log f_i."""
-    n = products.size
+def sum_logs(law: Recursion, terms: Array, values: Array) -> float:
+    """The density's logarithm from the log E_i where doubles do not reach; ``values`` then holds the log f_i."""
+    n = terms.size
     values[n:] = 0.0
     for i in range(n - 1, -1, -1):
-        total = law.log_stay + values[i + 1]
-        for j in range(1, law.log_weights.size + 1):
-            exponent = (products[i] - j * law.half_squares[i]) * j + law.log_weights[j - 1]
-            total = log_add(total, exponent + values[i + law.min_sep])
-        values[i] = total
+        values[i] = log_add(law.log_stay + values[i + 1], terms[i] + values[i + law.min_sep])
     mixed = -np.inf
     for u in range(law.first.size):
         mixed = log_add(mixed, np.log(law.first[u]) + values[u])

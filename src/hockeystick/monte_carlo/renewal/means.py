@@ -1,56 +1,47 @@
 """Proposals for b-min-sep in the direction add: the outputs of Q, moved away from the mean of P."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import log, log1p
 from typing import ClassVar
 
 import numpy as np
 
+from hockeystick.monte_carlo.moved import Moved
 from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
 from hockeystick.monte_carlo.renewal.densities import (
     ENTRY_SECONDS,
     STEP_SECONDS,
-    Hits,
     covered,
-    density_of,
     loss_error_of,
+    recursion,
     renewal_of,
 )
-from hockeystick.monte_carlo.renewal.proposal_kernels import Density, draw_shifted
+from hockeystick.monte_carlo.renewal.kernels import draw_moved
 from hockeystick.monte_carlo.renewal.proposal_tables import Renewal
-from hockeystick.monte_carlo.weight_bounds import exp_or_inf
 from hockeystick.pairs.renewal_kernels import availability
 from hockeystick.pairs.renewal_mixture import RenewalMixture, first_available
 from hockeystick.types import Direction
 
-MAX_BETA = 1e3
 BETAS = np.concatenate([np.arange(0.25, 4.0, 0.25), np.arange(4.0, 16.0, 1.0), np.arange(16.0, 129.0, 8.0)])
 THINNINGS = np.arange(0.3, 1.01, 0.05)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeanProposal(Proposal):
-    """``N(-beta C E[x], sigma^2 I)``, in the direction add.
-
-    With ``A = E |C x|^2 / sigma^2`` and ``g = |C E[x]|^2 / sigma^2``, ``Y <= M =
-    e^(-beta (epsilon - A/2) + beta^2 g / 2) beta^beta / (beta + 1)^(beta + 1)``.
+class MeanProposal(Moved):
+    """``N(-beta C E[x], sigma^2 I)``.
 
     Attributes:
         pair: what is sampled.
-        beta: at least 0.
     """
 
     name: ClassVar[str] = "renewal_mean"
-    chosen: ClassVar[tuple[str, ...]] = ("beta",)
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
 
     pair: RenewalMixture
-    beta: float
 
     @property
     def proved(self) -> bool:
-        return covered(self.pair) and 0.0 < self.beta <= MAX_BETA
+        return covered(self.pair) and super().proved
 
     @property
     def cost(self) -> float:
@@ -64,24 +55,18 @@ class MeanProposal(Proposal):
 
     @property
     def mean(self) -> tuple[Array, float, float]:
-        """``C E[x] / sigma``, its square norm, and A."""
+        """``C E[x] / sigma``, its square norm g, and A."""
         return renewal_of(self.pair).mean
 
-    def weight_bound(self, epsilon: float) -> float:
-        """The closed form, rounded up."""
-        _, square, energy = self.mean
-        beta = self.beta
-        log_largest = -beta * (epsilon - 0.5 * energy) + 0.5 * beta**2 * square
-        log_largest += beta * log(beta) - (beta + 1.0) * log1p(beta) + 1e-12 * (1.0 + beta * (epsilon + energy))
-        return exp_or_inf(log_largest + 1e-12 * beta**2 * square)
+    @property
+    def moments(self) -> tuple[float, float]:
+        return self.mean[1:]
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
+    def moved(self, rng: np.random.Generator, samples: int) -> Array:
         """O(n p) a sample."""
-        draw_shifted(rng, log_weights, losses, self.density, self.mean[0], self.beta)
-
-    @cached_property
-    def density(self) -> Density:
-        return density_of(self.pair, self.pair.min_sep, self.pair.min_sep, Hits(0.5, np.ones(1), np.ones(1)))
+        drawn = np.empty((samples, 2))
+        draw_moved(rng, recursion(self.pair, self.direction), self.beta, self.mean[0], drawn)
+        return drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,24 +12,22 @@ from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
 from hockeystick.monte_carlo.renewal.densities import (
     ENTRY_SECONDS,
     FARTHEST,
+    LARGEST_SPREAD,
     ORDERS,
     STEP_SECONDS,
     Hits,
     covered,
-    density_of,
+    densities_of,
     loss_error_of,
+    recursion,
     renewal_of,
 )
+from hockeystick.monte_carlo.renewal.kernels import RANGE, sum_logs
 from hockeystick.monte_carlo.renewal.means import MeanProposal, ThinnedProposal, propose_means
-from hockeystick.monte_carlo.renewal.proposal_kernels import (
-    LARGEST_EXPONENT,
-    LARGEST_SPREAD,
-    Density,
-    draw_tilted,
-    sum_log_renewals,
-)
+from hockeystick.monte_carlo.renewal.proposal_kernels import Densities, draw_tilted
 from hockeystick.monte_carlo.renewal.proposal_tables import Renewal, Table, state_count
-from hockeystick.monte_carlo.weight_bounds import exp_or_inf
+from hockeystick.monte_carlo.weighing import weigh
+from hockeystick.monte_carlo.weight_bounds import exp_or_inf, log_power_bound
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.types import Direction
 
@@ -113,16 +111,19 @@ class TiltedProposal(Proposal):
 
     def weight_bound(self, epsilon: float) -> float:
         rounding = 1e-13 * self.order * (1.0 + epsilon)
-        return exp_or_inf(self.table.log_moment + _log_factor(self.order, epsilon) + rounding) / self.share
+        return exp_or_inf(log_power_bound(self.order, self.table.log_moment, epsilon) + rounding) / self.share
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """O(n p) a sample."""
-        draw_tilted(rng, log_weights, losses, self.density, self.table, self.order, self.share)
+        drawn = np.empty((losses.size, 3))
+        draw_tilted(rng, self.densities, self.table, self.order, self.share, drawn)
+        tilted = self.order * drawn[:, 1] - self.table.log_moment
+        weigh(drawn[:, 0], ((self.share, tilted), (1.0 - self.share, drawn[:, 2])), log_weights, losses)
 
     @cached_property
-    def density(self) -> Density:
+    def densities(self) -> Densities:
         """What kernels evaluate."""
-        return density_of(self.pair, self.separation, self.gap, self.chain)
+        return densities_of(self.pair, self.separation, self.gap, self.chain)
 
     @property
     def table(self) -> Table:
@@ -262,10 +263,10 @@ def _copies(pair: RenewalMixture, reach: int, cap: int, excess: float = 0.0) -> 
     """
     renewal = renewal_of(pair)
     rate = pair.participation_prob / (1.0 + (pair.min_sep - 1) * pair.participation_prob)
-    lagged = np.expm1(np.minimum(renewal.lagged().max(axis=0), LARGEST_EXPONENT))
+    lagged = np.expm1(np.minimum(renewal.lagged().max(axis=0), RANGE))
     nearby = 1.0 + 2.0 * float(lagged[1:].sum()) / max(float(lagged[0]), 1e-300)
     taken = np.arange(1, cap + 1)
-    exponents = np.minimum(0.5 * taken * (taken - 1) * float(renewal.squares.max()), LARGEST_EXPONENT)
+    exponents = np.minimum(0.5 * taken * (taken - 1) * float(renewal.squares.max()), RANGE)
     chances = np.array([comb(reach, int(j)) for j in taken]) * rate**taken * nearby ** (taken - 1.0)
     return np.asarray(chances * (np.exp(exponents) - excess))
 
@@ -277,9 +278,10 @@ def _orders(pair: RenewalMixture, epsilon: float) -> list[int]:
         separation = _separation(pair, order)
         if separation is None:
             break
-        if _least_log_moment(pair, order, separation) + _log_factor(order, epsilon) > min(bounds.values(), default=inf):
+        least = log_power_bound(order, _least_log_moment(pair, order, separation), epsilon)
+        if least > min(bounds.values(), default=inf):
             break
-        bounds[order] = _log_moment(renewal_of(pair), order, separation) + _log_factor(order, epsilon)
+        bounds[order] = log_power_bound(order, _log_moment(renewal_of(pair), order, separation), epsilon)
         if order >= ORDERS[0] + 2 and bounds[order] > bounds[order - 1] > bounds[order - 2]:
             break
     return sorted(bounds, key=lambda order: bounds[order])
@@ -287,16 +289,17 @@ def _orders(pair: RenewalMixture, epsilon: float) -> list[int]:
 
 def _least_log_moment(pair: RenewalMixture, order: int, separation: int) -> float:
     """At most log Z_a, without a table: ``(E_Q Xt)^a``, or the terms in which all copies take part together. O(n)."""
-    renewal = renewal_of(pair)
+    renewal, law = renewal_of(pair), recursion(pair, Direction.REMOVE)
     log_takes, log_starts = renewal.log_takes(separation), renewal.log_starts(separation)
-    values = np.empty(renewal.steps + separation + 1)
+    values = np.empty(renewal.steps + separation)
 
     def log_sum(copies: int, shared: Array) -> float:
-        weights, log_skip = copies * log_takes + shared, copies * log1p(-pair.participation_prob)
-        return float(sum_log_renewals(weights, log_skip, separation, np.exp(copies * log_starts), values))
+        starts = np.exp(copies * log_starts)
+        joint = law._replace(log_stay=copies * law.log_stay, min_sep=separation, first=starts)
+        return float(sum_logs(joint, copies * log_takes + shared, values))
 
     together = 0.5 * order * (order - 1) * renewal.squares
-    return max(order * log_sum(1, np.zeros_like(together)), log_sum(order, together))
+    return max(order * log_sum(1, 0.0 * together), log_sum(order, together))
 
 
 def _separation(pair: RenewalMixture, order: int) -> int | None:
@@ -353,11 +356,6 @@ def _hits(pair: RenewalMixture, epsilon: float) -> int:
         return hits * log(expected) - lgamma(hits + 1.0) - 0.5 * hits * excess**2 * square
 
     return max(range(1, 2 + pair.matrix.steps // pair.min_sep), key=log_chance)
-
-
-def _log_factor(order: int, epsilon: float) -> float:
-    """log of ``sup_x x^(1-a) (1 - e^epsilon / x)``, at ``x = a e^epsilon / (a - 1)``."""
-    return (order - 1) * (log(order - 1) - epsilon) - order * log(order)
 
 
 @lru_cache(maxsize=3)

@@ -10,14 +10,13 @@ import numpy as np
 
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
-from hockeystick.monte_carlo.far.proposals import OTHER_SHARE, stand_for_others
 from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
 from hockeystick.monte_carlo.renewal import family as renewal
+from hockeystick.monte_carlo.renewal.densities import recursion
 from hockeystick.monte_carlo.renewal.truncated_kernels import Truncation, draw_truncated
+from hockeystick.monte_carlo.weighing import OTHER_SHARE, stand_for_others
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal, cuts
-from hockeystick.strategies import StrategyMatrix
-from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
 
@@ -59,7 +58,7 @@ class NaiveTruncated(Naive):
         A logarithm is at most the sum of the exponents of ``ceil(n / b)`` participations, an exponent at most
         ``2 |c|_1 (2 |c|_max + z)`` for a column c in units of sigma and a normal of at most z.
         """
-        scaled, _ = _scaled_columns(self.pair.matrix, self.pair.noise_multiplier)
+        scaled = self.pair.without_cuts.columns / self.pair.noise_multiplier
         steps, bands = scaled.shape
         reach = LARGEST_SHIFT * float(scaled.max()) + FARTHEST_NORMAL
         exponent = LARGEST_SHIFT * float(scaled.sum(axis=1).max()) * reach
@@ -68,27 +67,13 @@ class NaiveTruncated(Naive):
         roundings = 8.0 * steps * (1.0 + logarithm) + 2.0 * (bands + 4.0) * participations * exponent
         return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * roundings))
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        pair = self.pair
-        scaled, half_norms = _scaled_columns(pair.matrix, pair.noise_multiplier)
-        log_weights[:] = 0.0
-        law = Truncation(
-            scaled,
-            half_norms,
-            pair.min_sep,
-            pair.participation_prob,
-            pair.warm_start,
-            pair.truncated_batch_size,
-            pair.num_examples - 1,
-        )
-        draw_truncated(rng, law, self.direction is Direction.REMOVE, losses)
-
-
-@lru_cache(maxsize=4)
-def _scaled_columns(matrix: StrategyMatrix, sigma: float) -> tuple[Array, Array]:
-    """``C[i + d, i] / sigma``, shape (n, p), and half the squared norms of these columns, shape (n,)."""
-    scaled = band_of(matrix) / sigma
-    return scaled, 0.5 * np.einsum("id,id->i", scaled, scaled)
+    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
+        pair, drawn = self.pair, np.empty(samples)
+        law = recursion(pair.without_cuts, self.direction)
+        others = pair.num_examples - 1
+        cuts_of = Truncation(law, pair.participation_prob, pair.warm_start, pair.truncated_batch_size, others)
+        draw_truncated(rng, cuts_of, self.direction is Direction.REMOVE, drawn)
+        return drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,33 +1,35 @@
-"""Numba kernels of truncated b-min-sep subsampling: counts of the other examples, and two recursions given them."""
+"""Numba kernels of truncated b-min-sep subsampling: counts of the other examples, and two densities given them."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.renewal.kernels import (
+    Array,
+    Integers,
+    Recursion,
+    Workspace,
+    add_column,
+    correlate,
+    sum_terms,
+    workspace,
+)
 from hockeystick.monte_carlo.sums import log_add
-
-Array = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 
 class Truncation(NamedTuple):
     """What the kernels know of a pair.
 
     Attributes:
-        scaled: ``C[i + d, i] / sigma``, shape (n, p), p <= min_sep.
-        half_norms: ``|c_i|^2 / (2 sigma^2)``, shape (n,).
-        min_sep: b.
+        law: the recursion of the example where no batch is cut.
         prob: q.
         warm: whether the first availability is that of the long run.
         cap: B.
         others: N - 1.
     """
 
-    scaled: Array
-    half_norms: Array
-    min_sep: int
+    law: Recursion
     prob: float
     warm: bool
     cap: int
@@ -35,23 +37,24 @@ class Truncation(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def draw_truncated(rng: np.random.Generator, law: Truncation, from_first: bool, losses: Array) -> None:
-    """Fill ``losses`` with ``log P/Q`` of outputs of P (``from_first``), or ``log Q/P`` of outputs of Q.
+def draw_truncated(rng: np.random.Generator, cuts: Truncation, from_first: bool, log_ratios: Array) -> None:
+    """Fill ``log_ratios`` with ``log P/Q`` of outputs of P (``from_first``), or of Q.
 
     O(n p + b) for each sample.
     """
-    n = law.scaled.shape[0]
-    y, counts, projections = np.empty(n), np.empty(n, np.int64), np.empty(n)
-    for sample in range(losses.size):
-        draw_counts(rng, law.min_sep, law.prob, law.warm, law.others, counts)
-        _draw_output(rng, law, counts, from_first, y)
-        _project(law.scaled, y, projections)
-        loss = log_mixture(projections, law, counts, 1.0, 2.0) - log_mixture(projections, law, counts, 0.0, -1.0)
-        losses[sample] = loss if from_first else -loss
+    law = cuts.law
+    n = law.half_squares.size
+    y, counts, work = np.zeros(n + law.taps.shape[0]), np.empty(n, np.int64), workspace(law)
+    for sample in range(log_ratios.size):
+        draw_counts(rng, law.min_sep, cuts.prob, cuts.warm, cuts.others, counts)
+        _draw_output(rng, cuts, counts, from_first, y)
+        correlate(y, law.taps, work.products)
+        of_p, of_q = log_mixture(cuts, counts, 1.0, 2.0, work), log_mixture(cuts, counts, 0.0, -1.0, work)
+        log_ratios[sample] = of_p - of_q
 
 
 @njit(cache=True, nogil=True)
-def draw_counts(rng: np.random.Generator, min_sep: int, prob: float, warm: bool, others: int, counts: Counts) -> None:
+def draw_counts(rng: np.random.Generator, min_sep: int, prob: float, warm: bool, others: int, counts: Integers) -> None:
     """How many of ``others`` independent examples are taken at each step: binomials of those available. O(n + b).
 
     The counts of the examples that return at a step are in a ring of b places. Given all counts up to a step, every
@@ -72,65 +75,40 @@ def draw_counts(rng: np.random.Generator, min_sep: int, prob: float, warm: bool,
 
 
 @njit(cache=True, nogil=True)
-def _draw_output(rng: np.random.Generator, law: Truncation, counts: Counts, from_first: bool, y: Array) -> None:
-    """Noise and the shifts of one draw of the participations and survivals, in units of sigma."""
-    n, p = law.scaled.shape
+def _draw_output(rng: np.random.Generator, cuts: Truncation, counts: Integers, from_first: bool, y: Array) -> None:
+    """Noise and the shifts of one draw of the participations and survivals, in units of sigma, in the first n rows."""
+    law, n = cuts.law, counts.size
     for t in range(n):
         y[t] = rng.standard_normal()
     i = 0
-    if law.warm and rng.random() * (1.0 + (law.min_sep - 1) * law.prob) >= 1.0:
+    if cuts.warm and rng.random() * (1.0 + (law.min_sep - 1) * cuts.prob) >= 1.0:
         i = 1 + min(int(rng.random() * (law.min_sep - 1)), law.min_sep - 2)
     while i < n:
-        if rng.random() >= law.prob:
+        if rng.random() >= cuts.prob:
             i += 1
             continue
         shift = 1.0 if from_first else 0.0
-        if counts[i] >= law.cap:
-            survives = rng.random() * (counts[i] + 1.0) < law.cap
+        if counts[i] >= cuts.cap:
+            survives = rng.random() * (counts[i] + 1.0) < cuts.cap
             shift = (2.0 if from_first else -1.0) if survives else 0.0
-        for d in range(min(p, n - i)):
-            y[i + d] += shift * law.scaled[i, d]
+        add_column(law.taps, i, shift, n, y)
         i += law.min_sep
 
 
 @njit(cache=True, nogil=True)
-def _project(scaled: Array, y: Array, projections: Array) -> None:
-    """``<c_i, y> / sigma`` for y in units of sigma."""
-    n, p = scaled.shape
-    for i in range(n):
-        total = 0.0
-        for d in range(min(p, n - i)):
-            total += scaled[i, d] * y[i + d]
-        projections[i] = total
-
-
-@njit(cache=True, nogil=True)
-def log_mixture(projections: Array, law: Truncation, counts: Counts, whole: float, cut: float) -> float:
-    """Log of the density of one of the mixtures relative to ``N(0, sigma^2 I)``, given the counts.
+def log_mixture(cuts: Truncation, counts: Integers, whole: float, cut: float, work: Workspace) -> float:
+    """Log of the density of one of the mixtures relative to Q, given the counts, from the ``products`` in ``work``.
 
     Taken at step i, the example shifts the output by ``whole c_i`` where the counts are below the cap; else by
-    ``cut c_i`` with probability ``B / (r_i + 1)`` and by nothing otherwise. Goes back from the last step with
-    ``f_i = (1 - q) f_{i+1} + q E[ratio of the shift] f_{i+b}``, in logarithms: the values of different steps can be
-    hundreds of powers of ten apart.
+    ``cut c_i`` with probability ``B / (r_i + 1)`` and by nothing otherwise.
     """
-    n = projections.size
-    log_wait = np.log1p(-law.prob) if law.prob < 1.0 else -np.inf
-    log_take = np.log(law.prob)
-    later = np.zeros(law.min_sep)  # log f of the min_sep steps to come, at the places of the steps
-    following = 0.0
-    for i in range(n - 1, -1, -1):
-        if counts[i] < law.cap:
-            ratio = whole * projections[i] - whole * whole * law.half_norms[i]
-        else:
-            survival = law.cap / (counts[i] + 1.0)
-            ratio = cut * projections[i] - cut * cut * law.half_norms[i]
+    law = cuts.law
+    log_take = law.log_weights[0]
+    for i in range(counts.size):
+        shift = whole if counts[i] < cuts.cap else cut
+        ratio = shift * work.products[i] - shift * shift * law.half_squares[i]
+        if counts[i] >= cuts.cap:
+            survival = cuts.cap / (counts[i] + 1.0)
             ratio = log_add(np.log(survival) + ratio, np.log1p(-survival))
-        place = i % law.min_sep
-        following = log_add(log_wait + following, log_take + ratio + later[place])
-        later[place] = following
-    if not law.warm:
-        return following
-    total = following
-    for first in range(1, law.min_sep):
-        total = log_add(total, log_take + later[first])
-    return float(total - np.log1p((law.min_sep - 1) * law.prob))
+        work.terms[i] = log_take + ratio
+    return sum_terms(law, work)

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from hockeystick.monte_carlo.moved import BETAS
+from hockeystick.monte_carlo.moved import BETAS, MAX_BETA, Moved, best_beta
 from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal, rounded
 from hockeystick.monte_carlo.shuffles.kernels import Move, draw_epochs
-from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp, largest_of_power, log_factor
+from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, largest_of_power
 from hockeystick.pairs.shuffled_batches import ShuffledBatches
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
@@ -17,8 +17,6 @@ from hockeystick.types import Direction, Side
 WITH, WITHOUT = 2.0, 1.0
 """Shift of the batch that holds the example, under P_S and Q_S."""
 SECONDS_PER_BIN = 2.5e-8
-MAX_STRENGTH = 1e4
-"""Largest strength that is taken from outside."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,16 +27,14 @@ class _ShuffleProposal(Proposal):
 
     Attributes:
         pair: T = ``bins`` and E = ``epochs``; the batch size does not matter.
-        beta: how far coordinates are moved; 0 for the naive proposal.
     """
 
     pair: ShuffledBatches
-    beta: float = 0.0
 
     @property
-    def proved(self) -> bool:
-        """Only the naive proposal moves nothing."""
-        return not self.chosen or 0.0 < self.beta <= MAX_STRENGTH
+    def strength(self) -> float:
+        """How far coordinates are moved: beta; 0 for the naive proposal."""
+        return float(self.parameters.get("beta", 0.0))
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -54,16 +50,18 @@ class _ShuffleProposal(Proposal):
     def loss_error(self) -> float:
         """First-order bound: sums of T positive terms, and exponents, in every epoch (subsets.md, Rounding)."""
         sigma = self.pair.noise_multiplier
-        exponent = (2.0 + self.beta) * ((2.0 + self.beta) / sigma + FARTHEST_NORMAL) / sigma
-        exponents = (16.0 + self.pair.epochs) * (1.0 + self.beta) * exponent
+        exponent = (2.0 + self.strength) * ((2.0 + self.strength) / sigma + FARTHEST_NORMAL) / sigma
+        exponents = (16.0 + self.pair.epochs) * (1.0 + self.strength) * exponent
         roundings = 3.0 * (self.pair.bins + 8.0) + exponents + 8.0 * self.pair.epochs
         return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * self.pair.epochs * roundings))
 
-    def _draw(self, rng: np.random.Generator, samples: int, shift: float, drift: float, share: float) -> Array:
+    def _draw(
+        self, rng: np.random.Generator, samples: int, shift: float, drift: float = 0.0, share: float = 0.0
+    ) -> Array:
         """``log P_S / Q_S``, the log-ratio of the mixture with farther shifts, and ``mean(u)``, summed over epochs."""
         drawn = np.empty((samples, 3))
         sigma, epochs = self.pair.noise_multiplier, self.pair.epochs
-        draw_epochs(rng, sigma, self.pair.bins, epochs, Move(drift, shift, self.beta, share), drawn)
+        draw_epochs(rng, sigma, self.pair.bins, epochs, Move(drift, shift, self.strength, share), drawn)
         drawn[:, 0] -= epochs * (WITH**2 - WITHOUT**2) / (2.0 * sigma**2)
         return drawn
 
@@ -72,11 +70,8 @@ class _ShuffleProposal(Proposal):
 class NaiveShuffle(Naive, _ShuffleProposal):
     """The pair itself."""
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        remove = self.direction is Direction.REMOVE
-        log_ratios = self._draw(rng, losses.size, WITH if remove else WITHOUT, 0.0, 0.0)[:, 0]
-        log_weights[:] = 0.0
-        losses[:] = log_ratios if remove else -log_ratios
+    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
+        return self._draw(rng, samples, WITH if self.direction is Direction.REMOVE else WITHOUT)[:, 0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,17 +82,19 @@ class FartherShuffle(_ShuffleProposal):
     ``c = beta (beta + 1) / (2 sigma^2)``.
 
     Attributes:
+        beta: > 0.
         share: in (0, 1].
     """
 
     name: ClassVar[str] = "farther"
     chosen: ClassVar[tuple[str, ...]] = ("beta", "share")
     directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
+    beta: float
     share: float
 
     @property
     def proved(self) -> bool:
-        return super().proved and 0.0 < self.share <= 1.0
+        return 0.0 < self.beta <= MAX_BETA and 0.0 < self.share <= 1.0
 
     def weight_bound(self, epsilon: float) -> float:
         """``h(epsilon / E)^E s^s / (s + 1)^(s + 1)``, s the slope of ``-log h`` at ``epsilon / E``."""
@@ -105,36 +102,30 @@ class FartherShuffle(_ShuffleProposal):
         return largest_of_power(epsilon, beta, beta * (beta + 1.0) / (2.0 * variance), self.share, self.pair.epochs)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        drawn = self._draw(rng, losses.size, WITH, 0.0, self.share)
+        drawn = self._draw(rng, losses.size, WITH, share=self.share)
         log_weights[:] = -drawn[:, 1]
         losses[:] = drawn[:, 0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LowerShuffle(_ShuffleProposal):
-    """Add: every epoch from Q_S moved by ``-(beta / T) 1``."""
+class LowerShuffle(Moved, _ShuffleProposal):
+    """Add: every epoch from Q_S moved by ``-(beta / T) 1``: the mean of P_S is that of Q_S and ``1 / T``."""
 
     name: ClassVar[str] = "lower"
-    chosen: ClassVar[tuple[str, ...]] = ("beta",)
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.ADD,)
 
-    def weight_bound(self, epsilon: float) -> float:
-        """``exp(-beta (epsilon - 3 E / (2 sigma^2)) + E beta (beta - 2) / (2 T sigma^2))`` times the usual factor."""
-        return bounded_exp(log_largest_lower(self.pair, self.beta, epsilon))
+    @property
+    def moments(self) -> tuple[float, float]:
+        return moments_of(self.pair)
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        """The weight is ``exp(beta mean(u) + beta (beta - 2) / (2 T sigma^2))`` for each epoch."""
-        pair, beta = self.pair, self.beta
-        drawn = self._draw(rng, losses.size, WITHOUT, beta / pair.bins, 0.0)
-        constant = beta * (beta - 2.0) / (2.0 * pair.bins * pair.noise_multiplier**2)
-        log_weights[:] = pair.epochs * constant + beta * drawn[:, 2]
-        losses[:] = -drawn[:, 0]
+    def moved(self, rng: np.random.Generator, samples: int) -> Array:
+        drawn = self._draw(rng, samples, WITHOUT, self.beta / self.pair.bins)
+        return np.stack([drawn[:, 0], drawn[:, 2] - moments_of(self.pair)[0]], axis=1)
 
 
-def log_largest_lower(pair: ShuffledBatches, beta: float, epsilon: float) -> float:
-    """log M of the proposal for add."""
-    slope = 1.5 + (0.5 * beta - 1.0) / pair.bins
-    return beta * (pair.epochs * slope / pair.noise_multiplier**2 - epsilon) + log_factor(beta)
+def moments_of(pair: ShuffledBatches) -> tuple[float, float]:
+    """g, the square of what P_S has more than Q_S on the average, and A, for which Jensen's inequality proves M."""
+    scale = pair.epochs / pair.noise_multiplier**2
+    return scale / pair.bins, scale * (3.0 - 2.0 / pair.bins)
 
 
 def propose(pair: ShuffledBatches, direction: Direction, epsilon: float) -> Sequence[Proposal]:
@@ -152,8 +143,7 @@ def propose(pair: ShuffledBatches, direction: Direction, epsilon: float) -> Sequ
             FartherShuffle(direction=direction, pair=pair, beta=beta, share=rounded(1.0 / pair.epochs)),
             naive,
         )
-    beta = float(min(BETAS, key=lambda beta: log_largest_lower(pair, float(beta), epsilon)))
-    tilted = LowerShuffle(direction=direction, pair=pair, beta=beta)
+    tilted = LowerShuffle(direction=direction, pair=pair, beta=best_beta(moments_of(pair), epsilon))
     return (tilted, naive) if tilted.weight_bound(epsilon) < 1.0 else (naive,)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from math import expm1, inf, log, log1p
+from math import expm1, inf, log1p
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
 from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, Mixture, count_table, draw_counts, log_sum
 from hockeystick.monte_carlo.subsets.kernels import draw_moved, draw_subsets
 from hockeystick.monte_carlo.subsets.participations import Participations, participations, runs_recursion
+from hockeystick.monte_carlo.weighing import weigh
 from hockeystick.monte_carlo.weight_bounds import largest_of_power
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
@@ -95,13 +96,12 @@ class NaiveSubsets(Naive, SubsetProposal):
             return 1.0
         return max(smallest_ratio_bound(self.pair)(epsilon), SMALLEST_LARGEST)
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        log_weights[:] = 0.0
-        if self.direction is Direction.REMOVE:
-            own = self.opportunities
-            draw_subsets(rng, own.scaled, own.fresh, own.prob, losses)
-        else:
-            losses[:] = -_from_normals(rng, self.opportunities, losses.size, 0.0)[:, 0]
+    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
+        own, drawn = self.opportunities, np.empty(samples)
+        if self.direction is Direction.ADD:
+            return _from_normals(rng, own, samples, 0.0)[:, 0]
+        draw_subsets(rng, own.scaled, own.fresh, own.prob, drawn)
+        return drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,13 +166,10 @@ class CountSubsets(SubsetProposal):
         far = log_chances(own.prob, self.reach, self.cap + 1), _chain(own, self.reach, self.cap)
         shares = self._near, SHARE - self._near
         draw_counts(rng, Mixture(own.scaled, own.fresh, own.prob, own.couplings), near, far, shares, drawn)
-        losses[:] = drawn[:, 0]
-        tilted = log(shares[0]) + self.order * drawn[:, 1] - losses - log_norm(own, self.order, self.order)
-        density = np.logaddexp(tilted, log1p(-SHARE))
-        if not self._alone:
-            farther = log(shares[1]) + drawn[:, 2] - losses - log_norm(own, self.reach, self.cap)
-            density = np.logaddexp(density, farther)
-        log_weights[:] = -density
+        tilted = self.order * drawn[:, 1] - log_norm(own, self.order, self.order)
+        farther = drawn[:, 2] - log_norm(own, self.reach, self.cap)
+        densities = (shares[0], tilted), (shares[1], farther), (1.0 - SHARE, drawn[:, 0])
+        weigh(drawn[:, 0], densities, log_weights, losses)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,16 +16,7 @@ from numpy.typing import NDArray
 
 from hockeystick.monte_carlo import weight_bounds
 from hockeystick.monte_carlo.far.limits import TAILS, WORTH
-from hockeystick.monte_carlo.far.proposals import (
-    BELOW_SHARE,
-    LARGEST_BOUND,
-    OTHER_SHARE,
-    TILTED_SHARE,
-    TRIED,
-    stand_for_others,
-    weigh_below,
-    weigh_mixture,
-)
+from hockeystick.monte_carlo.far.proposals import LARGEST_BOUND, TRIED
 from hockeystick.monte_carlo.forests.forest import (
     FEWEST,
     MAX_CAP,
@@ -41,7 +32,8 @@ from hockeystick.monte_carlo.forests.tree_kernels import Ratio, draw_from_counts
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.moved import Moved, best_beta
 from hockeystick.monte_carlo.proposals import Array, Proposal
-from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, bounded_exp
+from hockeystick.monte_carlo.weighing import BELOW_SHARE, TILTED_SHARE, LowerBounds, UpperBounds
+from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
@@ -111,7 +103,6 @@ class _FromCounts(_Trees):
         reach: the copies of the far counts, one of REACHES.
     """
 
-    directions: ClassVar[tuple[Direction, ...]] = (Direction.REMOVE,)
     reach: int
 
     @property
@@ -132,7 +123,7 @@ class _FromCounts(_Trees):
         """Of ``reach`` copies, few of which are at a leaf."""
         return far_counts(self.forest, self.reach, self.tail)
 
-    def _drawn(self, rng: np.random.Generator, samples: int, shares: tuple[float, float], near: Counts) -> Array:
+    def _from(self, rng: np.random.Generator, samples: int, shares: tuple[float, float], near: Counts) -> Array:
         """``log X_A``, and the logarithms of the densities of near and far counts, shape (samples, 3)."""
         own, drawn = self.forest, np.empty((samples, 3))
         near_arrays, far_arrays = near.arrays, self.far.arrays
@@ -143,23 +134,14 @@ class _FromCounts(_Trees):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TreesAbove(_FromCounts):
-    """Upper bounds: a mixture of near counts, which prove M, and of far ones.
+class TreesAbove(UpperBounds, _FromCounts):
+    """A mixture of near counts, which dominate a power of ``X_A``, and of far ones.
 
-    Histories with many participations in a tree are left out; the chance of them is added by samples of their own.
-
-    Attributes:
-        order: a >= 2, the power of ``X_A`` that the near counts dominate.
+    Histories with many participations in a tree are left out.
     """
 
     name: ClassVar[str] = "trees_above"
     chosen: ClassVar[tuple[str, ...]] = ("order", "reach", "tail")
-    order: int
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """The chance of histories that are left out is added."""
-        return (Side.UPPER,)
 
     @property
     def proved(self) -> bool:
@@ -178,44 +160,34 @@ class TreesAbove(_FromCounts):
         """Of ``order`` copies, all numbers that histories allow."""
         return near_counts(self.forest, self.order, self.tail)
 
-    def weight_bound(self, epsilon: float) -> float:
-        """``Z e^(-(a-1) epsilon) (a-1)^(a-1) / a^a`` over the share of the counts; what stands for other histories."""
-        largest = log_power_bound(self.forest, self.order, self.tail, epsilon)
-        share = log(TILTED_SHARE) + log1p(-OTHER_SHARE)
-        return max(bounded_exp(largest - share + 1e-12), 1.001 * exp(self._others))
+    @property
+    def log_norm(self) -> float:
+        return log_norm(self.forest, self.order, self.tail)
 
     @property
-    def _others(self) -> float:
-        """log of the weight of the samples that stand for other histories."""
-        return log(self.forest.chance_of_others(self.caps)) - log(OTHER_SHARE)
+    def left_out(self) -> float:
+        return self.forest.chance_of_others(self.caps)
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        others = rng.random(losses.size) < OTHER_SHARE
-        drawn = self._drawn(rng, losses.size, (TILTED_SHARE, 1.0 - TILTED_SHARE), self.near)
-        weigh_mixture(drawn[:, 0], drawn[:, 1], drawn[:, 2], log_weights, losses)
-        stand_for_others(others, self._others, log_weights, losses)
+    def drawn(self, rng: np.random.Generator, samples: int) -> Array:
+        return self._from(rng, samples, (TILTED_SHARE, 1.0 - TILTED_SHARE), self.near)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TreesBelow(_FromCounts):
-    """Lower bounds: a mixture of outputs of P, given a history that is not left out, and of far counts."""
+class TreesBelow(LowerBounds, _FromCounts):
+    """A mixture of outputs of P, given a history that is not left out, and of far counts."""
 
     name: ClassVar[str] = "trees_below"
     chosen: ClassVar[tuple[str, ...]] = ("reach", "tail")
 
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """Histories that are left out make the ratio smaller."""
-        return (Side.LOWER,)
-
     def weight_bound(self, epsilon: float) -> float:
-        """The share of P bounds it; a lower bound does not use it."""
-        return 1.0 / (1.0 - BELOW_SHARE) * (1.0 + 1e-6)
+        """With the room that runs were always given."""
+        return super().weight_bound(epsilon) * (1.0 + 1e-6)
 
-    def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
-        drawn = self._drawn(rng, losses.size, (0.0, BELOW_SHARE), self.far)
-        inside = log1p(-self.forest.chance_of_others(self.caps))
-        weigh_below(drawn[:, 0], drawn[:, 0] - inside, drawn[:, 2], log_weights, losses)
+    def drawn(self, rng: np.random.Generator, samples: int) -> Array:
+        """Histories that are left out make the ratio smaller."""
+        drawn = self._from(rng, samples, (0.0, BELOW_SHARE), self.far)
+        drawn[:, 1] = drawn[:, 0] - log1p(-self.forest.chance_of_others(self.caps))
+        return drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
