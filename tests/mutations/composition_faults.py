@@ -128,7 +128,7 @@ FAULTS = [
         f"{TUNED}::test_a_poisson_number_may_be_zero",
     ),
     (
-        "accountants/users.py",
+        "accountants/base.py",
         "return [] if pair.copies is None or pair.replaced else [pair.copies]",
         "return [] if pair.copies is None else [pair.copies]",
         "the law of ghosts stands for examples that are replaced",

@@ -42,14 +42,14 @@ FAULTS = [
         BRUTE_FORCE,
     ),
     (
-        "src/hockeystick/accountants/users.py",
+        "src/hockeystick/accountants/base.py",
         "chained(profiles, (direction,), pair.examples, slow=accountant.plans_effort)",
         "chained(profiles, (direction,), pair.examples - 1, slow=accountant.plans_effort)",
         "the chain is one link short",
         BRUTE_FORCE,
     ),
     (
-        "src/hockeystick/accountants/users.py",
+        "src/hockeystick/accountants/base.py",
         "replaced = chained(best, (Direction.REMOVE, Direction.ADD), slow=accountant.plans_effort)",
         "replaced = best[Direction.REMOVE]",
         "replacing an example costs as much as removing it",

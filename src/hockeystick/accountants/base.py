@@ -3,16 +3,23 @@
 An accountant's module ends with ``ACCOUNTANT = Accountant(...)``; its analyses map a type of pair to a function from
 the pair to one profile for each direction. All modules are imported to choose among them, so their functions import
 the engines that they call. ``docs/how-to/add-an-accountant.md`` has a skeleton and a checklist.
+
+No accountant needs to know of users: a user with several examples is bounded by what it says of copies, and of a single
+example. An upper bound is the smaller, at every epsilon and in each direction, of the accountant's bound on the pair of
+all k examples and of k links of the chain of its bound on one example; it is never worse than group privacy makes it. A
+lower bound is the largest of those on the pair of all k examples, on a pair that is proved to be below it, and on one
+example. Where examples are replaced, two links of such bounds, removing these and adding those, make the upper bound.
+Proofs: docs/theory/units.md.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from hockeystick.accountants import users
 from hockeystick.bounds import Bound, Profile
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution
+from hockeystick.laws.groups import chained
 from hockeystick.laws.law import Law
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.users import Users
@@ -79,17 +86,21 @@ class Accountant:
     def analyses_some(self, pair: DominatingPair) -> bool:
         """Whether there is an analysis for this pair, or for a part of it where it is a user's."""
         if isinstance(pair, Users):
-            return any(self.covers(type(part)) for side in Side for part in users.parts_of(pair, side))
+            return any(self.covers(type(part)) for side in Side for part in parts_of(pair, side))
         return self.covers(type(pair))
 
     def seconds(self, pair: DominatingPair) -> float:
         """``cost`` of the pair, or of the parts that are bounded where it is a user's."""
-        return users.cost(self, pair) if self._by_parts(pair) else self.cost(pair)
+        if not self._by_parts(pair):
+            return self.cost(pair)
+        parts = {id(part): part for side in self.sides for part in self._bounded_parts(pair, side)}
+        return sum(self.cost(part) for part in parts.values())
 
     def why_not(self, pair: DominatingPair, side: Side) -> str | None:
         """Why this accountant cannot bound the pair on this side, or None if it can."""
         if self._by_parts(pair):
-            return users.why_not(self, pair, side)
+            reasons = [self.why_not(part, side) for part in parts_of(pair, side)]
+            return None if None in reasons else reasons[-1]
         if not self.covers(type(pair)):
             return "it has no analysis of this combination of strategy and sampler"
         if side not in self.sides:
@@ -142,7 +153,7 @@ class Accountant:
         :meth:`bounds` does when the deadline passes.
         """
         if isinstance(pair, Users):
-            return tuple(law for part in users.with_laws(pair, side) for law in self.laws_of(part, side, settings))
+            return tuple(law for part in _parts_with_laws(pair, side) for law in self.laws_of(part, side, settings))
         if self.why_not(pair, side) is not None:
             return ()
         found = next((self.laws[ancestor] for ancestor in type(pair).__mro__ if ancestor in self.laws), None)
@@ -169,10 +180,60 @@ class Accountant:
         self, pair: DominatingPair, sides: Sequence[Side], settings: Settings
     ) -> tuple[Mapping[Side, Profiles], Any]:
         if self._by_parts(pair):
-            return {side: users.user_profiles(self, pair, side, settings) for side in sides}, None
+            return {side: self._user_profiles(pair, side, settings) for side in sides}, None
         for ancestor in type(pair).__mro__:
             if ancestor in self.joint_analyses:
                 return self.joint_analyses[ancestor](pair, sides, settings)
             if ancestor in self.analyses:
                 return {side: self.analyses[ancestor](pair, side, settings) for side in sides}, None
         raise UnsupportedError(f"The method {self.name!r} has no analysis of a {type(pair).__name__}.")
+
+    def _bounded_parts(self, pair: Users, side: Side) -> list[DominatingPair]:
+        """The parts of a user's pair that it bounds on this side."""
+        return [part for part in parts_of(pair, side) if self.why_not(part, side) is None]
+
+    def _user_profiles(self, pair: Users, side: Side, settings: Settings) -> Profiles:
+        """Both directions of the best bound on the user that bounds on the parts lead to.
+
+        Raises: UnsupportedError when there is none.
+        """
+        found: list[Profiles] = []
+        refused: UnsupportedError | None = None
+        for part in self._bounded_parts(pair, side):
+            try:
+                profiles = self.profiles(part, side, settings)
+            except UnsupportedError as error:
+                refused = error
+                continue
+            if side is Side.UPPER and part is pair.single:
+                profiles = {
+                    direction: chained(profiles, (direction,), pair.examples, slow=self.plans_effort)
+                    for direction in Direction
+                }
+            found.append(profiles)
+        if not found:
+            raise refused or UnsupportedError(f"The method {self.name!r} bounds no part of a user's examples.")
+        choose = min if side is Side.UPPER else max
+
+        def best_of(parts: list[Profile]) -> Profile:
+            return parts[0] if len(parts) == 1 else lambda epsilon: choose(part(epsilon) for part in parts)
+
+        by_direction = {direction: [one[direction] for one in found if direction in one] for direction in Direction}
+        best = {direction: best_of(parts) for direction, parts in by_direction.items() if parts}
+        if side is Side.UPPER and pair.replaced:
+            replaced = chained(best, (Direction.REMOVE, Direction.ADD), slow=self.plans_effort)
+            return dict.fromkeys(Direction, replaced)
+        return best
+
+
+def parts_of(pair: Users, side: Side) -> list[DominatingPair]:
+    """The pairs whose bounds on this side lead to one on the user, that of one example last."""
+    parts = (pair.copies, pair.single) if side is Side.UPPER else (pair.copies, pair.below, pair.single)
+    return [part for part in parts if part is not None]
+
+
+def _parts_with_laws(pair: Users, side: Side) -> list[DominatingPair]:
+    """The parts whose laws are laws of the user: from above the copies, unless others come in their place."""
+    if side is Side.LOWER:
+        return parts_of(pair, side)
+    return [] if pair.copies is None or pair.replaced else [pair.copies]

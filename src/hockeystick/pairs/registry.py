@@ -1,13 +1,14 @@
 """Which dominating pair belongs to which combination of strategy and sampler: one line each.
 
-A sampler without any line has the pair of ``counted_visits``, which needs no proof of its own.
+A sampler without any line has the pair of ``counted_visits``, which needs no proof of its own. Users with several
+examples have lines by sampler.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast, get_args, get_type_hints
 
 from hockeystick.errors import UnsupportedError
-from hockeystick.mechanism import Mechanism
+from hockeystick.mechanism import Mechanism, Unit
 from hockeystick.pairs import (
     averaged_steps,
     bin_mixture,
@@ -24,6 +25,8 @@ from hockeystick.pairs import (
     users,
 )
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.users import Users
+from hockeystick.samplers import MultiAttribution
 
 ANY = "every other strategy"
 """Stands for every strategy that has no line of its own with a sampler."""
@@ -48,6 +51,29 @@ PAIRS: dict[tuple[str, str], Callable[[Mechanism], DominatingPair]] = {
     (ANY, UNKNOWN): counted_visits.from_any,
 }
 
+OfUsers = Callable[[Mechanism, DominatingPair], DominatingPair | None]
+"""From a mechanism for users and the pair of one example; None where there is no such pair."""
+COPIES: dict[str, OfUsers] = {
+    "deterministic": users.from_deterministic,
+    "poisson": users.from_poisson,
+    "cyclic_poisson": users.from_cyclic_poisson,
+    "balls_in_bins": users.from_balls_in_bins,
+    "random_allocation": users.from_random_allocation,
+    "shuffle": users.from_shuffle,
+    "b_min_sep": users.from_b_min_sep,
+    "multi_attribution": users.from_multi_attribution,
+}
+"""The pair of k copies for each kind of sampler; a kind without a line is left to the chain."""
+BELOW: dict[str, OfUsers] = {
+    "balls_in_bins": users.below_balls_in_bins,
+    "random_allocation": users.below_random_allocation,
+    "b_min_sep": users.below_separated,
+    "multi_attribution": users.below_separated,
+}
+"""Pairs from below, where the law of the copies has no lower bound of its own."""
+OPPOSED: dict[str, OfUsers] = {"deterministic": users.opposed}
+"""Pairs from below where the examples are replaced by others of opposite gradients."""
+
 
 def pair_types(strategy: str, sampler: str) -> tuple[type[DominatingPair], ...]:
     """The types of pair that a registered combination may lead to, depending on the options of the sampler."""
@@ -68,7 +94,46 @@ def dominating_pair(mechanism: Mechanism) -> DominatingPair:
     Raises: UnsupportedError naming the combination when nobody has analysed it; InvalidInputError when the
     mechanism has no noise multiplier yet.
     """
-    return users.of_unit(mechanism, PAIRS[check_registered(mechanism)](mechanism))
+    return of_unit(mechanism, PAIRS[check_registered(mechanism)](mechanism))
+
+
+def of_unit(mechanism: Mechanism, single: DominatingPair) -> DominatingPair:
+    """The pair for the mechanism's unit, from that of one example.
+
+    Raises: UnsupportedError where the sampler has users of its own, with another number of examples.
+    """
+    unit, sampler = mechanism.unit, mechanism.sampler
+    replaced, examples = unit.neighbours == "replace", unit.examples
+    if isinstance(sampler, MultiAttribution):
+        if unit.kind == "user" and sampler.examples_per_user != unit.examples:
+            raise UnsupportedError(
+                f"The 'unit.examples_per_user' field must be the sampler's examples_per_user = "
+                f"{sampler.examples_per_user} for kind = 'multi_attribution'. Got {unit.examples} instead."
+            )
+        # the pair is that of a user already, unless examples know nothing of one another
+        examples = sampler.examples_per_user if sampler.exclusion == "example" else 1
+    if examples == 1 and not replaced:
+        return single
+    if examples != unit.examples:
+        mechanism = mechanism.model_copy(update={"unit": Unit(kind="user", examples_per_user=examples)})
+    copies = _of_kind(COPIES, mechanism, single) if examples > 1 else None
+    below = _of_kind(BELOW, mechanism, single) if examples > 1 else None
+    if replaced:
+        below = _of_kind(OPPOSED, mechanism, single) or below
+    return Users(
+        noise_multiplier=mechanism.sigma,
+        slack=single.slack,
+        single=single,
+        examples=examples,
+        copies=copies,
+        below=below,
+        replaced=replaced,
+    )
+
+
+def _of_kind(table: Mapping[str, OfUsers], mechanism: Mechanism, single: DominatingPair) -> DominatingPair | None:
+    make = table.get(mechanism.sampler.kind)
+    return None if make is None else make(mechanism, single)
 
 
 def check_registered(mechanism: Mechanism) -> tuple[str, str]:

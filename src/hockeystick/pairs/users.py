@@ -1,10 +1,8 @@
-"""The pair of a user with several examples, for each sampler: copies of the example, and chains of single ones."""
+"""The pairs of a user with several examples: copies of the example, for each sampler, and chains of single ones."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from hockeystick.errors import UnsupportedError
-from hockeystick.mechanism import Mechanism, Unit
+from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.pairs.binomial_steps import binomial_step
@@ -79,40 +77,6 @@ class Users(DominatingPair):
         return not self.replaced and self.copies is not None and self.copies.batches_are_public
 
 
-def of_unit(mechanism: Mechanism, single: DominatingPair) -> DominatingPair:
-    """The pair for the mechanism's unit, from that of one example.
-
-    Raises: UnsupportedError where the sampler has users of its own, with another number of examples.
-    """
-    unit, sampler = mechanism.unit, mechanism.sampler
-    replaced, examples = unit.neighbours == "replace", unit.examples
-    if isinstance(sampler, MultiAttribution):
-        if unit.kind == "user" and sampler.examples_per_user != unit.examples:
-            raise UnsupportedError(
-                f"The 'unit.examples_per_user' field must be the sampler's examples_per_user = "
-                f"{sampler.examples_per_user} for kind = 'multi_attribution'. Got {unit.examples} instead."
-            )
-        # the pair is that of a user already, unless examples know nothing of one another
-        examples = sampler.examples_per_user if sampler.exclusion == "example" else 1
-    if examples == 1 and not replaced:
-        return single
-    if examples != unit.examples:
-        mechanism = mechanism.model_copy(update={"unit": Unit(kind="user", examples_per_user=examples)})
-    copies = COPIES[sampler.kind](mechanism, single) if sampler.kind in COPIES and examples > 1 else None
-    below = BELOW[sampler.kind](mechanism, single) if sampler.kind in BELOW and examples > 1 else None
-    if replaced and isinstance(sampler, Deterministic) and _share_a_batch(sampler, examples):
-        below = opposed(single, examples)
-    return Users(
-        noise_multiplier=mechanism.sigma,
-        slack=single.slack,
-        single=single,
-        examples=examples,
-        copies=copies,
-        below=below,
-        replaced=replaced,
-    )
-
-
 def from_deterministic(mechanism: Mechanism, single: DominatingPair) -> KnownBatches | None:
     """Fixed batches: all examples may be in the same ones, which is the worst by the triangle inequality.
 
@@ -128,11 +92,14 @@ def from_deterministic(mechanism: Mechanism, single: DominatingPair) -> KnownBat
     )
 
 
-def opposed(single: DominatingPair, examples: int) -> KnownBatches:
+def opposed(mechanism: Mechanism, single: DominatingPair) -> KnownBatches | None:
     """Fixed batches where examples of gradient 1, all in the same ones, are replaced by others of gradient -1.
 
     The shift is twice that of examples that are zeroed out.
     """
+    examples = mechanism.unit.examples
+    if not _share_a_batch(require(mechanism.sampler, Deterministic), examples):
+        return None
     return KnownBatches(
         noise_multiplier=single.noise_multiplier,
         sensitivity=2.0 * examples * single.full_sensitivity,
@@ -259,23 +226,3 @@ def _coins(mechanism: Mechanism, prob: float, *, attained: bool) -> RepeatedSubs
         return None
     matrix = repeated(mechanism.matrix, mechanism.unit.examples)
     return RepeatedSubsets(noise_multiplier=mechanism.sigma, matrix=matrix, sampling_prob=prob, attained=attained)
-
-
-COPIES: dict[str, Callable[[Mechanism, DominatingPair], DominatingPair | None]] = {
-    "deterministic": from_deterministic,
-    "poisson": from_poisson,
-    "cyclic_poisson": from_cyclic_poisson,
-    "balls_in_bins": from_balls_in_bins,
-    "random_allocation": from_random_allocation,
-    "shuffle": from_shuffle,
-    "b_min_sep": from_b_min_sep,
-    "multi_attribution": from_multi_attribution,
-}
-"""The pair of k copies for each kind of sampler; a kind without a line is left to the chain."""
-BELOW: dict[str, Callable[[Mechanism, DominatingPair], DominatingPair | None]] = {
-    "balls_in_bins": below_balls_in_bins,
-    "random_allocation": below_random_allocation,
-    "b_min_sep": below_separated,
-    "multi_attribution": below_separated,
-}
-"""Pairs from below, where the law of the copies has no lower bound of its own."""
