@@ -28,14 +28,9 @@ from hockeystick import (
     certify,
 )
 from hockeystick.attacks import gdp_mu, gdp_regret, true_positive_rate
+from hockeystick.attacks.numbers import FALSE_POSITIVE_RATES
 from hockeystick.certificate import AttackNumbers
-from hockeystick.certification.attack import (
-    FALSE_POSITIVE_RATES,
-    attack_numbers,
-    implied_bound,
-    implied_delta,
-    tighter,
-)
+from hockeystick.certification.issue import attack_numbers, implied_bound, implied_delta, tighter
 from hockeystick.certification.schedule import Outcome
 from hockeystick.pairs.registry import dominating_pair
 

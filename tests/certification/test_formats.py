@@ -13,7 +13,8 @@ import pytest
 
 from hockeystick import BandedToeplitz, Certificate, Deterministic, Mechanism, Statements, certify, state, verify
 from hockeystick.certificate import FORMAT_2, CertificateOfFormat1
-from hockeystick.certification import wording
+from hockeystick.certification import description
+from hockeystick.certification.texts import CURRENT
 from hockeystick.errors import InvalidInputError, VerificationError
 from hockeystick.report.certificate import markdown, shown
 from hockeystick.strategies import base
@@ -101,8 +102,8 @@ def test_a_certificate_of_format_2_verifies_with_its_own_words(path: Path, tmp_p
     if loaded.mechanism.strategy.optimised:
         return
     for field, words in {
-        "prefixes": wording.prefixes(loaded.mechanism),
-        "not_covered": wording.not_covered(loaded.statements, None),
+        "prefixes": description.prefixes(loaded.mechanism, CURRENT),
+        "not_covered": description.not_covered(loaded.statements, None, CURRENT),
     }.items():
         content = loaded.content() | {field: words}
         with pytest.raises(VerificationError, match=field):

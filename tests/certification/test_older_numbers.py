@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from hockeystick import Bound, Certificate, Mechanism, Poisson, bound, certify, verify
+from hockeystick.attacks.numbers import REGRET_ROUNDING, regret_of
 from hockeystick.certificate import AttackNumbers
-from hockeystick.certification.attack import REGRET_ROUNDING, attack_numbers, implied_bound, regret_of, tighter
-from hockeystick.certification.issue import PORTABLE, portable
+from hockeystick.certification.issue import PORTABLE, attack_numbers, implied_bound, portable, tighter
 from hockeystick.certification.schedule import Outcome
 from hockeystick.errors import VerificationError
 from hockeystick.pairs.registry import dominating_pair

@@ -4,7 +4,6 @@ An upper bound on the profile limits every attacker: error rates are at least, a
 functions say. A lower bound says the opposite: some attacker does at least as well. Proofs: docs/theory/attacks.md.
 """
 
-from hockeystick.attacks.gaussian import gdp_mu, gdp_regret
 from hockeystick.attacks.measures import (
     advantage,
     bayes_error,
@@ -12,7 +11,7 @@ from hockeystick.attacks.measures import (
     true_positive_rate,
     type_two_error,
 )
-from hockeystick.attacks.summary import summary
+from hockeystick.attacks.numbers import gdp_mu, gdp_regret, summary
 
 __all__ = [
     "advantage",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, gammaln, log_ndtr, ndtr, xlog1py, xlogy
 
-from hockeystick.attacks.gaussian import gaussian_profile
+from hockeystick.attacks.numbers import gaussian_profile
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.types import Side
 

@@ -1,32 +1,45 @@
-"""A whole certificate from its numbers: everything that follows from them without an accountant."""
+"""A whole certificate from its numbers: everything that follows from them without an accountant.
+
+Every sentence follows from the mechanism, the bounds and what the user states. They belong to the format of
+certificates (:mod:`.texts`): ``verify`` compares them, as a sentence that says more than the numbers is a forgery.
+"""
 
 import platform
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
 
 from hockeystick._version import __version__
-from hockeystick.accountants.registry import reference_of
+from hockeystick.accountants.registry import assumed_by, reference_of
+from hockeystick.attacks.numbers import FALSE_POSITIVE_RATES
 from hockeystick.certificate import (
-    FORMAT,
     Accuracy,
+    Actor,
+    Assumption,
     AttackNumbers,
+    Bits,
     Certificate,
     CutOff,
     ForeignNoise,
     Interval,
+    Methods,
     Noise,
     Origin,
+    Private,
     Rates,
     Statements,
+    Status,
+    exact,
     number,
 )
-from hockeystick.certification import former_wording, wording
-from hockeystick.certification.attack import FALSE_POSITIVE_RATES
+from hockeystick.certification.texts import Texts, texts_of
 from hockeystick.errors import CannotCertifyError, InvalidInputError
 from hockeystick.mechanism import Mechanism
+from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.noise.generators import floor, floor_of_known_batches, known
 from hockeystick.samplers import Sampler
+from hockeystick.strategies.companion import file_name
 from hockeystick.types import Adjacency
 
 NUMBERS = (
@@ -44,6 +57,21 @@ NUMBERS = (
     "origin",
 )
 """The fields that the others follow from."""
+INVARIANCE = (
+    "Compute the gradients in physical batches of one fixed shape, sequence length included, with deterministic "
+    "kernels and with nothing that passes from one example to another."
+)
+SECRECY = "Keep the draws of batches and noise secret, and use them for this run only."
+_RELATIONS = {
+    Adjacency.ZERO_OUT: "has zero gradient and keeps its place (zero_out)",
+    Adjacency.ADD_REMOVE: "is missing (add_remove)",
+    Adjacency.REPLACE: "is replaced by any other (replace)",
+}
+_RELATIONS_OF_USERS = {
+    Adjacency.ZERO_OUT: "have zero gradients and keep their places (zero_out)",
+    Adjacency.ADD_REMOVE: "are missing (add_remove)",
+    Adjacency.REPLACE: "are replaced by any others (replace)",
+}
 
 
 def described(statements: Statements, **numbers: Any) -> Certificate:
@@ -59,36 +87,36 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
     others = sampler.holds_for if adjacency is Adjacency.ZERO_OUT else ()
     also = tuple(other for other in others if other is not Adjacency.ZERO_OUT)
     relations = (adjacency, *also)
-    of_format = wording if numbers["format"] == FORMAT else former_wording
+    texts = texts_of(numbers["format"])
     if statements.num_examples is not None:
         sampler.check_num_examples(statements.num_examples)
     return Certificate(
         **numbers,
-        sentence=wording.sentence(mechanism, epsilon, delta, claim),
+        sentence=sentence(mechanism, epsilon, delta, claim),
         gap=(epsilon if isinstance(epsilon, Interval) else delta).gap,
-        unit=wording.unit_of(mechanism),
+        unit=unit_of(mechanism),
         adjacency=adjacency,
         also_holds_for=also,
-        neighbours=wording.neighbours(mechanism, relations),
-        released=wording.released(mechanism),
-        prefixes=of_format.prefixes(mechanism),
-        not_covered=of_format.not_covered(statements, generator),
-        actors=wording.actors(mechanism),
+        neighbours=neighbours(mechanism, relations),
+        released=released(mechanism),
+        prefixes=prefixes(mechanism, texts),
+        not_covered=not_covered(statements, generator, texts),
+        actors=actors(mechanism),
         rates=rates(sampler, statements.num_examples),
         noise=_noise(mechanism, sensitivity, statements),
-        bits=wording.bits(mechanism),
+        bits=bits(mechanism),
         sensitivity=sensitivity,
         strategy_digest=mechanism.matrix.digest if mechanism.strategy.optimised else None,
         references=(
-            *(reference_of(name) for name in wording.methods_used(method)),
+            *(reference_of(name) for name in methods_used(method)),
             *mechanism.unit.references,
             *(() if generator is None else ("docs/theory/generators.md",)),
             *(("docs/theory/exact-noise.md",) if mechanism.exact else ()),
         ),
-        assumptions=of_format.assumptions(mechanism, method, claim, statements),
-        caveats=of_format.caveats(claim, exact=mechanism.exact),
-        recompute=of_format.recompute(mechanism),
-        keep_private=of_format.keep_private(mechanism, relations, statements),
+        assumptions=assumptions(mechanism, method, claim, statements, texts),
+        caveats=caveats(claim, texts, exact=mechanism.exact),
+        recompute=recompute(mechanism, texts),
+        keep_private=keep_private(mechanism, relations, statements, texts),
         statements=statements,
     ).sealed()
 
@@ -200,3 +228,178 @@ def _noise(mechanism: Mechanism, sensitivity: float, statements: Statements) -> 
         standard_deviation=absolute,
         standard_deviation_of_mean=None if absolute is None or divisor is None else absolute / divisor,
     )
+
+
+def unit_of(mechanism: Mechanism) -> str:
+    """Whose data the claim protects: an example, or a user with all of its examples."""
+    return "user" if mechanism.sampler.kind == "multi_attribution" else mechanism.unit.kind
+
+
+def sentence(
+    mechanism: Mechanism, epsilon: float | Interval, delta: float | Interval, claim: MonteCarloClaim | None
+) -> str:
+    """The claim in one plain sentence; bounds are rounded up, numbers that were given are exact."""
+    pair = ", ".join(number(one.upper) if isinstance(one, Interval) else exact(one) for one in (epsilon, delta))
+    steps = mechanism.sampler.steps
+    what = f"All {steps} training steps together are" if steps > 1 else "The one training step is"
+    said = f"{what} ({pair})-differentially private for one {unit_of(mechanism)}"
+    if claim is None:
+        return f"{said}."
+    chance = f"{claim.failure_probability:g}"
+    if claim.statement is Statement.ESTIMATE_VERIFY_RELEASE:
+        return f"{said}, counting the random test that accepted this noise, which errs with probability {chance}."
+    return f"{said}, except with probability {chance} over the draw of the accounting samples."
+
+
+def neighbours(mechanism: Mechanism, relations: Sequence[Adjacency]) -> str:
+    """The adjacency relations in words."""
+    if unit_of(mechanism) == "example":
+        differs = " or ".join(_RELATIONS[one] for one in relations)
+        return f"Neighbours are two data sets that differ in one example, which in the second {differs}."
+    count = mechanism.unit.examples
+    who = f"user with at most {count} examples" if count > 1 else "user"
+    differs = " or ".join(_RELATIONS_OF_USERS[one] for one in relations)
+    return f"Neighbours are two data sets that differ in one {who}, all of whose examples in the second {differs}."
+
+
+def released(mechanism: Mechanism) -> str:
+    """What the adversary may see."""
+    steps = mechanism.sampler.steps
+    outputs = f"The noisy gradient sums of all {steps} steps" if steps > 1 else "The noisy gradient sum of the one step"
+    return f"{outputs}, and every model and checkpoint computed from them."
+
+
+def prefixes(mechanism: Mechanism, texts: Texts) -> str:
+    """The claim about runs that stop early."""
+    steps = mechanism.sampler.steps
+    return texts.prefixes.format(steps=f"{steps} steps" if steps > 1 else "one step")
+
+
+def not_covered(statements: Statements, generator: ForeignNoise | None, texts: Texts) -> tuple[str, ...]:
+    """What the claim is not about."""
+    tuning = "" if statements.tuning is None else " (the user states some)"
+    others = "" if statements.other_releases is None else " (the user states some)"
+    said = (
+        "Losses, metrics, sizes of batches and anything else computed from the data.",
+        f"Hyper-parameters tuned on the data{tuning}.",
+        texts.releases.format(others=others),
+    )
+    return said if generator is None else (*said, texts.generator.format(name=generator.name))
+
+
+def bits(mechanism: Mechanism) -> Bits | None:
+    """What is proved, assumed and not covered of the bits of a run; None where its noise is in floating point."""
+    if not mechanism.exact:
+        return None
+    return Bits(
+        covered=(
+            "The noise: its whole numbers have exactly the law of the real mechanism's output, rounded to a grid.",
+            "The sums: whole numbers of the clipped gradients and of the noise are added without rounding.",
+            "Everything computed from the released sums, in any arithmetic.",
+        ),
+        assumed=(
+            "The words of the noise's generator are uniform, independent and secret.",
+            "The batches are drawn from their law; samplers compare random numbers in floating point.",
+            "The whole numbers of an example depend on that example and on what was released alone (invariance).",
+        ),
+        not_covered=("How long a step takes, which says a little about the noise.",),
+        lower_end=(
+            "The lower end is that of the real mechanism. Rounding to the grid can only hide more, by at most what "
+            "half a grid step in every released number hides."
+        ),
+    )
+
+
+def actors(mechanism: Mechanism) -> tuple[Actor, ...]:
+    """The trust model."""
+    others = f"every other {unit_of(mechanism)}"
+    sees = f"what is released, the mechanism and {others}, but neither batches nor noise"
+    if mechanism.sampler.batches_are_public:
+        sees = f"what is released, the mechanism, the batches and {others}, but not the noise"
+    return (
+        Actor(who="whoever trains", trusted=True, sees="data, gradients, batches, noise and the seeds of both"),
+        Actor(who="the adversary", trusted=False, sees=sees),
+    )
+
+
+def assumptions(
+    mechanism: Mechanism,
+    method: Methods,
+    claim: MonteCarloClaim | None,
+    statements: Statements,
+    texts: Texts,
+) -> tuple[Assumption, ...]:
+    """What the claim rests on, and what is known of it.
+
+    Raises: InvalidInputError when the user asserts something that is no assumption of this certificate.
+    """
+    used = methods_used(method)
+    asked = {
+        "batches": mechanism.sampler.requirement,
+        "noise": mechanism.strategy.noise_requirement(mechanism.sigma, exact=mechanism.exact),
+        **({"invariance": INVARIANCE} if mechanism.exact else {}),
+        "normaliser": texts.normaliser,
+        "secrecy": SECRECY,
+    }
+    asked |= {} if mechanism.unit.requirement is None else {"unit": mechanism.unit.requirement}
+    asked |= {f"{name}_only": assumed for name in used if (assumed := assumed_by(name)) is not None}
+    asked |= {} if claim is None else {"one_seed": texts.one_seed}
+    for name in statements.asserted:
+        if name not in asked:
+            raise InvalidInputError(f"The 'asserted' field must name one of {', '.join(asked)}. Got {name!r} instead.")
+    given = dict(statements.asserted)
+    if statements.normaliser is not None:
+        given.setdefault("normaliser", "statements.normaliser")
+    listed = [
+        Assumption(
+            name=name,
+            text=text,
+            status=Status.ASSERTED if name in given else Status.UNCHECKED,
+            evidence=given.get(name),
+        )
+        for name, text in asked.items()
+    ]
+    strategy, sampler = mechanism.strategy.kind, mechanism.sampler.kind
+    limited = any(assumed_by(name) is not None for name in used)
+    gradients = texts.limited_gradients if limited else "adaptive gradients"
+    proved = Assumption(
+        name="theorem",
+        text=f"The bounds are proved for {gradients}, strategy {strategy} and sampler {sampler}.",
+        status=Status.HOLDS,
+        evidence="; ".join(reference_of(name) for name in used),
+    )
+    return (*listed, proved)
+
+
+def methods_used(method: Methods) -> tuple[str, ...]:
+    """The names of the accountants behind a claim, each once."""
+    return tuple(dict.fromkeys(one for one in (method.upper, method.lower) if one is not None))
+
+
+def caveats(claim: MonteCarloClaim | None, texts: Texts, *, exact: bool = False) -> tuple[str, ...]:
+    """How a program may differ from the mechanism; with exact noise, arithmetic is no way to differ from it."""
+    real = "The claim is about exact arithmetic; noise in floating-point numbers is not exactly Gaussian."
+    ideal = "The claim is about ideal random numbers; a generator that is not cryptographic may be predictable."
+    said = (ideal,) if exact else (real, ideal)
+    return said if claim is None else (*said, texts.seeds)
+
+
+def keep_private(
+    mechanism: Mechanism, relations: Sequence[Adjacency], statements: Statements, texts: Texts
+) -> tuple[Private, ...]:
+    """Fields of the certificate that should not be published."""
+    found = []
+    if statements.num_examples is not None and Adjacency.ADD_REMOVE in relations:
+        why = "the size of the data differs between neighbours"
+        found += [Private(field=name, why=why) for name in ("statements.num_examples", "rates.expected_batch_size")]
+    if getattr(mechanism.strategy, "path", None) is not None:
+        found.append(Private(field="mechanism.strategy.path", why=texts.path))
+    return tuple(found)
+
+
+def recompute(mechanism: Mechanism, texts: Texts) -> str:
+    """The command that derives the claim again."""
+    matrix = " --matrix FILE" if getattr(mechanism.strategy, "path", None) is not None else ""
+    if texts.names_companions and mechanism.strategy.companion is not None:
+        matrix = f" --matrix {file_name(mechanism.strategy.companion)}"
+    return f"hockeystick verify CERTIFICATE{matrix}"

@@ -1,9 +1,12 @@
-"""certify, compare and bound: from a mechanism and a question to outcomes and a certificate."""
+"""certify, compare and bound: from a mechanism and a question to outcomes and a certificate with what it implies."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import exp
 
 from hockeystick.accountants.registry import ACCOUNTANTS, accountant, every_accountant, warm_up
-from hockeystick.bounds import Bound, Question
+from hockeystick.attacks.numbers import certified_numbers
+from hockeystick.bounds import Bound, Profile, Question, best_of
 from hockeystick.certificate import (
     FORMAT,
     Accuracy,
@@ -15,7 +18,7 @@ from hockeystick.certificate import (
     Origin,
     Statements,
 )
-from hockeystick.certification.attack import attack_numbers, implied_bound, tighter, whole_profile
+from hockeystick.certification.chords import tabulated
 from hockeystick.certification.description import check_floor, described, drawn_by, origin
 from hockeystick.certification.schedule import (
     Outcome,
@@ -27,17 +30,24 @@ from hockeystick.certification.schedule import (
     settings_for,
 )
 from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError
+from hockeystick.errors import BudgetExceededError, UnsupportedError
+from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.plan import Plan, Target, split
 from hockeystick.settings import DEFAULT_EFFORT, MonteCarlo, SearchPolicy, Settings
-from hockeystick.types import Kind, Side
+from hockeystick.types import Direction, Kind, Side
 
 PORTABLE = 1e-7
 """Relative part of a bound that is given away when it is issued, to its loose side: more than the mathematical library
 of another machine changes, so that a certificate verifies there without any tolerance."""
+KNOTS = 17
+"""Epsilons at which a profile that is slow to evaluate is read; the bound between them is their chords."""
+SMALL_DELTA = 1e-4
+"""The knots go at least to where the profile is this small."""
+MOST_REACH = 100.0
+"""But to no larger epsilon than this."""
 
 
 def bound(
@@ -284,9 +294,114 @@ def _without_amplification(pair: DominatingPair, question: Question, settings: S
     return None if value == float("inf") else min(value * (1.0 + PORTABLE), loosest)
 
 
+def attack_numbers(bound: Bound, delta: float, near: float | None = None) -> AttackNumbers:
+    """What any attack gains at most, from an upper bound that certifies this delta, near this epsilon."""
+    return AttackNumbers(**certified_numbers(bound, delta, near))
+
+
 def portable(numbers: AttackNumbers) -> AttackNumbers:
     """The same, each moved up as every bound is."""
     moved = {name: value * (1.0 + PORTABLE) for name, value in numbers if isinstance(value, float)}
     return numbers.model_copy(
         update={name: value if name == "gdp_mu" else min(value, 1.0) for name, value in moved.items()}
     )
+
+
+def implied_delta(epsilon: float, delta: float, at: float) -> float:
+    """The delta at the epsilon ``at`` that (epsilon, delta) implies for every mechanism, rounded up.
+
+    ``delta + (1 - delta) (e^epsilon - e^at) / (1 + e^epsilon)`` below epsilon and ``delta`` above: the profile of the
+    worst mechanism (docs/theory/certificates.md; Kairouz, Oh and Viswanath 2017, Theorem 3.1).
+
+    >>> implied_delta(0.0, 1e-5, 0.0)
+    1e-05
+    """
+    if at >= epsilon:
+        return delta
+    share = (1.0 - exp(at - epsilon)) / (1.0 + exp(-epsilon))  # both between 0 and 1, no overflow
+    return min(delta + (1.0 - delta) * share * (1.0 + 32.0 * UNIT_ROUNDOFF) + 8.0 * UNIT_ROUNDOFF, 1.0)
+
+
+def implied_bound(pair: DominatingPair, question: Question, end: Outcome, upper: float, settings: Settings) -> Bound:
+    """The smaller of what a certified pair of numbers implies and the unamplified Gaussian, at every epsilon.
+
+    It has the confidence of the certified pair of numbers.
+
+    Args:
+        end: what the method that certified them said.
+        upper: the certified epsilon, or delta, that answers the question.
+    """
+    epsilon, delta = question.claimed(upper)
+
+    def at_least(at: float) -> float:
+        return implied_delta(epsilon, delta, at)
+
+    gaussian = ACCOUNTANTS["gaussian"]
+    profiles: dict[Direction, Profile] = dict.fromkeys(Direction, at_least)
+    bound = Bound(end.method, Side.UPPER, end.kind, end.confidence, "docs/theory/certificates.md", profiles)
+    if gaussian.why_not(pair, Side.UPPER) is not None:
+        return bound
+    return tighter(bound, gaussian.bound(pair, Side.UPPER, Settings(settings.resolution)))
+
+
+def tighter(bound: Bound, other: Bound) -> Bound:
+    """At every epsilon the smaller of two upper bounds; the first one says what is claimed and may have no slack.
+
+    The second one is read once at each epsilon: attack numbers and their regret are of the same epsilons.
+    """
+    paying = {profile: _Paying(other, profile) for profile in dict.fromkeys(other.profiles.values())}
+    profiles = {
+        direction: best_of(min, bound.profiles[direction], paying[profile])
+        for direction, profile in other.profiles.items()
+    }
+    return replace(bound, profiles=profiles)
+
+
+def whole_profile(
+    pair: DominatingPair, question: Question, end: Outcome, upper: float, settings: Settings
+) -> Bound | None:
+    """The upper bound on the whole profile by the method that certified, with its slack; None where it has none.
+
+    Monte Carlo has none: the failure probability of a certificate is that of one epsilon at one delta, and covers no
+    curve. A profile that is slow to evaluate is read at ``KNOTS`` epsilons, between which its chords are a bound.
+
+    Args:
+        end: what the method said, which holds its bound.
+        upper: the certified epsilon, or delta.
+        settings: those of the certificate; their question is left out, with which a bound may be good there alone.
+
+    Raises: BudgetExceededError when the deadline passes, MemoryError.
+    """
+    certifier = accountant(end.method)
+    if certifier.kind is Kind.MONTE_CARLO:
+        return None
+    if not certifier.plans_effort:
+        return end.bound
+    deadline = settings.deadline
+    try:
+        alone = Settings(settings.resolution, deadline, effort=settings.effort, claimed=settings.claimed)
+        bound = certifier.bound(pair, Side.UPPER, alone)
+    except UnsupportedError:
+        return None
+    epsilon, delta = question.claimed(upper)
+    reach = epsilon if delta <= SMALL_DELTA else bound.epsilon(SMALL_DELTA)
+    reach = min(max(reach, 1e-3), MOST_REACH)
+    return tabulated(bound, bound, [reach * (knot / (KNOTS - 1.0)) for knot in range(KNOTS)], deadline)
+
+
+class _Paying:
+    """A profile of a bound with the slack of the bound in it."""
+
+    def __init__(self, bound: Bound, profile: Profile) -> None:
+        self.alone = replace(bound, profiles=dict.fromkeys(Direction, profile))
+        self.known: dict[float, float] = {}
+
+    def __call__(self, epsilon: float) -> float:
+        if epsilon not in self.known:
+            self.known[epsilon] = self.alone.delta(epsilon)
+        return self.known[epsilon]
+
+    def each(self, epsilons: Sequence[float]) -> list[float]:
+        fresh = [at for at in epsilons if at not in self.known]
+        self.known |= zip(fresh, self.alone.delta(fresh).tolist(), strict=True)
+        return [self.known[at] for at in epsilons]

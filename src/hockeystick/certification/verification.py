@@ -10,20 +10,23 @@ from pydantic_core import to_jsonable_python
 
 from hockeystick.accountants.monte_carlo import as_claimed
 from hockeystick.accountants.registry import every_accountant
+from hockeystick.attacks.numbers import REGRET_ROUNDING, regret_of
 from hockeystick.bounds import Bound, Profile
 from hockeystick.certificate import FORMAT, FORMAT_2, NOT_RECOMPUTED, AttackNumbers, Certificate, CertificateBase
 from hockeystick.certificate.base import FORMATS_WITHOUT_MATRICES
-from hockeystick.certification.attack import (
-    REGRET_ROUNDING,
+from hockeystick.certification.confirmation import NO_TIME, StandIn, confirmed
+from hockeystick.certification.description import drawn_by, origin
+from hockeystick.certification.issue import (
+    PORTABLE,
     attack_numbers,
+    attack_numbers_of,
     implied_bound,
-    regret_of,
+    portable,
+    prepared,
+    stated,
     tighter,
     whole_profile,
 )
-from hockeystick.certification.confirmation import NO_TIME, StandIn, confirmed
-from hockeystick.certification.description import drawn_by, origin
-from hockeystick.certification.issue import PORTABLE, attack_numbers_of, portable, prepared, stated
 from hockeystick.certification.schedule import Outcome
 from hockeystick.deadline import Deadline
 from hockeystick.errors import (

@@ -1,10 +1,12 @@
-"""The one number of Gaussian differential privacy that covers a bound, and what it loses."""
+"""The numbers that sum up bounds on a profile: what attackers gain, the mu of Gaussian DP, and what that mu loses."""
 
 from collections.abc import Callable
-from math import exp
+from math import exp, inf, isfinite
+from typing import Any
 
 import numpy as np
 
+from hockeystick.attacks.measures import TOLERANCE, advantage, bayes_error, true_positive_rate
 from hockeystick.attacks.samples import SampledProfile
 from hockeystick.bounds import Bound
 from hockeystick.errors import InvalidInputError
@@ -24,6 +26,146 @@ SMALLEST_MU, LARGEST_MU = 1e-9, 1e3
 REGRET_TOLERANCE = 1e-8
 ROUNDING = 1e-11
 """More than the rounding of a closed form of the Gaussian, which is at most 1e-12 times delta here."""
+FALSE_POSITIVE_RATES = {"tpr_at_fpr_0_1": 0.1, "tpr_at_fpr_0_01": 0.01, "tpr_at_fpr_0_001": 0.001}
+EPSILONS = tuple(0.02 * 1.1 ** (place / 3.0) for place in range(192))
+"""Where the profile is read for the rates of a certificate, up to 8.6 and as far as that helps; every one of them gives
+a bound."""
+ROOM = 1e-14
+"""More than the rounding of a few operations on numbers of at most 1, or on at most 5,600 times 0.1, relatively."""
+POINTS = 129
+"""Epsilons at which the profile is read for mu, evenly from 0 to where it falls to the certified delta."""
+LARGEST_UNEXPLAINED = 0.1
+"""Above it no mu is stated: so much of delta is no remainder."""
+REGRET_ROUNDING = 1e-5
+"""Added to the regret, a difference of two numbers whose last digits depend on the machine."""
+
+
+def summary(upper: Bound, lower: Bound, *, tolerance: float = TOLERANCE) -> dict[str, tuple[float, float]]:
+    """What two bounds on the same profile say of attackers: (at least, at most) for each number.
+
+    ``mu`` and ``regret`` are those of :func:`gdp_mu` and :func:`gdp_regret`, the regret that of the upper end of mu;
+    ``advantage``; ``tpr_at_fpr_0.1``, ``..._0.01`` and ``..._0.001``, which are also the limits on reconstruction from
+    baselines of the same size; ``bayes_error``, of a guess between two runs that are equally likely.
+
+    Args:
+        upper, lower: bounds on one profile.
+        tolerance: of the true positive rates; affects tightness and speed only.
+
+    Raises: InvalidInputError when the sides of the bounds are not those.
+
+    >>> import hockeystick as hs
+    >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=2.0)
+    >>> both = [hs.bound(run, "gaussian", side=side) for side in hs.Side]
+    >>> [round(end, 5) for end in hs.attacks.summary(*both)["bayes_error"]]
+    [0.40129, 0.40129]
+    """
+    if upper.side is not Side.UPPER or lower.side is not Side.LOWER:
+        raise InvalidInputError(
+            f"The 'upper' and 'lower' arguments must be bounds on these sides. "
+            f"Got bounds on the sides {upper.side.value!r} and {lower.side.value!r} instead."
+        )
+    mu = gdp_mu(upper)
+    rates = np.array(list(FALSE_POSITIVE_RATES.values()))
+    least, most = (np.asarray(true_positive_rate(one, rates, tolerance=tolerance)) for one in (lower, upper))
+    found = {
+        "mu": (gdp_mu(lower), mu),
+        "regret": (gdp_regret(upper, mu), gdp_regret(lower, mu)) if mu <= LARGEST_MU else (0.0, inf),
+        "advantage": (advantage(lower), advantage(upper)),
+    }
+    for k, rate in enumerate(FALSE_POSITIVE_RATES.values()):
+        found[f"tpr_at_fpr_{rate:g}"] = (float(least[k]), float(most[k]))
+    found["bayes_error"] = (float(bayes_error(upper, 0.5)), float(bayes_error(lower, 0.5)))
+    return found
+
+
+def certified_numbers(bound: Bound, delta: float, near: float | None = None) -> dict[str, Any]:
+    """What a certificate says that any attack gains at most, from an UPPER bound; every number errs upward.
+
+    The largest difference of true and false positive rate is the total variation distance of the two output
+    distributions, which is delta at epsilon 0. A test with false positive rate a has a true positive rate of at most
+    ``delta + e^epsilon a`` and of at most ``1 - e^-epsilon (1 - delta - a)``, at every epsilon; the least over
+    ``EPSILONS`` is taken, which :func:`hockeystick.attacks.true_positive_rate` refines (docs/theory/certificates.md).
+
+    Args:
+        delta: the certified one, which mu need not explain.
+        near: about where the bound falls to delta; affects speed only.
+
+    >>> import hockeystick as hs
+    >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=1.0)
+    >>> bound = hs.bound(run, "gaussian")
+    >>> numbers = certified_numbers(bound, 1e-5)
+    >>> round(numbers["advantage"], 4), round(numbers["gdp_mu"], 2)
+    (0.3829, 1.0)
+    """
+    reach = _reach(bound, delta, near)
+    early = [0.0, *(at for at in EPSILONS if at <= reach)] if reach <= MAX_EPSILON else [0.0]
+    deltas = dict(zip(early, bound.delta(early).tolist(), strict=True))
+    gained = deltas[0.0]
+    least = {name: gained + false for name, false in FALSE_POSITIVE_RATES.items()}
+    for at in EPSILONS:
+        # Both bounds at delta = 0, which grow with epsilon: no later epsilon helps where they are not below the least.
+        if all(min(exp(at) * r, 1.0 - exp(-at) * (1.0 - r)) >= least[name] for name, r in FALSE_POSITIVE_RATES.items()):
+            break
+        known = deltas[at] if at in deltas else bound.delta(at)
+        for name, false in FALSE_POSITIVE_RATES.items():
+            most = min(known + exp(at) * false, 1.0 - exp(-at) * max(1.0 - known - false, 0.0))
+            least[name] = min(least[name], most)
+    mu, regret = _gaussian_dp(bound, delta, reach)
+    return {
+        "advantage": gained,
+        "bayes_success": min(0.5 * (1.0 + gained) + ROOM, 1.0),
+        "gdp_mu": mu,
+        "gdp_regret": regret,
+        **{name: min(most * (1.0 + ROOM) + ROOM, 1.0) for name, most in least.items()},
+    }
+
+
+def _reach(bound: Bound, delta: float, near: float | None = None) -> float:
+    """Where an upper bound falls to ``delta``; infinite where no mu is stated."""
+    return bound.epsilon(delta, near) if 0.0 < delta <= LARGEST_UNEXPLAINED else inf
+
+
+def _gaussian_dp(bound: Bound, delta: float, reach: float) -> tuple[float | None, float | None]:
+    """The mu of Gaussian DP that covers an upper bound except for ``delta``, and its regret."""
+    samples = _samples(bound, delta, reach)
+    if samples is None:
+        return None, None
+    epsilons, deltas = samples
+    mu = 0.0
+    if deltas[0] > delta:  # else nothing is left to cover
+        mu = float(covering_mu(epsilons, deltas, delta)[1].max()) * (1.0 + 1e-9) + 1e-13
+    return (mu, _regret(epsilons, deltas, mu)) if isfinite(mu) else (None, None)
+
+
+def _samples(bound: Bound, delta: float, reach: float) -> tuple[Array, Array] | None:
+    """The epsilons from 0 to where an upper bound falls to ``delta``, and the bound there; None where no mu is stated.
+
+    Args:
+        reach: where the bound falls to ``delta``.
+
+    Returns: two arrays of shape (POINTS,).
+    """
+    if reach > MAX_EPSILON:
+        return None
+    epsilons = np.linspace(0.0, max(reach, 1e-6), POINTS)
+    deltas = bound.delta(epsilons)
+    if deltas[0] > delta:
+        deltas[-1] = min(deltas[-1], delta)  # as it is at the end, but for rounding
+    return epsilons, deltas
+
+
+def _regret(epsilons: Array, deltas: Array, mu: float) -> float:
+    """What this mu loses of a profile that has these deltas at these epsilons, moved up."""
+    if mu == 0.0:
+        return 0.0
+    lost = (gaussian_profile(mu, epsilons) - deltas) / (1.0 + np.exp(epsilons))
+    return min(max(float(lost.max()), 0.0) + REGRET_ROUNDING, 1.0)
+
+
+def regret_of(bound: Bound, delta: float, mu: float) -> float | None:
+    """The regret of this mu, as :func:`certified_numbers` states it of its own mu; None where no mu is stated."""
+    samples = _samples(bound, delta, _reach(bound, delta))
+    return None if samples is None else _regret(*samples, mu)
 
 
 def gdp_mu(bound: Bound, *, unexplained: float = UNEXPLAINED) -> float:
@@ -52,7 +194,7 @@ def gdp_mu(bound: Bound, *, unexplained: float = UNEXPLAINED) -> float:
     0.5
     """
     unexplained = real_number("unexplained", unexplained)
-    if not 1e-12 <= unexplained <= 0.1:
+    if not 1e-12 <= unexplained <= LARGEST_UNEXPLAINED:
         raise InvalidInputError(f"The 'unexplained' field must be from 1e-12 to 0.1. Got {unexplained!r} instead.")
     reach = bound.epsilon(unexplained)
     if reach > MAX_EPSILON:
