@@ -143,6 +143,16 @@ def test_audits_of_correct_code_stay_below_the_certificate_and_find_something(na
     assert verdict.epsilon.upper == sensitivity.epsilon.upper
 
 
+def test_runs_with_exact_noise_are_audited_like_others():
+    """False failure with probability at most 1e-6; noise in grid steps taken for clipping norms would show nothing."""
+    chosen = mechanism(hs.Deterministic(bins=2, epochs=3), sigma=0.7).model_copy(update={"exact": True})
+    claimed = hs.certify(chosen, delta=0.05, method="gaussian")
+    verdict = hs.audit.mechanism(
+        chosen, certificate=claimed, samples=3000, level=1e-6, rng=np.random.default_rng(5), examples=100
+    )
+    assert 0.0 < verdict.epsilon.audited < claimed.epsilon.upper
+
+
 def gaussian_epsilon(mu, delta):
     low, high = 0.0, 50.0
     while high - low > 1e-6:

@@ -7,6 +7,7 @@ from scipy.stats import binom
 
 import hockeystick as hs
 from hockeystick.audit import whiteness
+from hockeystick.audit.parts import audit_part
 from hockeystick.errors import InvalidInputError, UnsupportedError
 
 LEVEL = 1e-3
@@ -49,6 +50,16 @@ def test_a_run_that_ended_early_and_a_stream_are_read():
     assert not hs.audit.noise(rows("banded")[:37], claimed, level=CORRECT).refuted
     stream = hs.noise.stream(claimed, (4, 25), rng=np.random.default_rng(1))
     assert not hs.audit.noise(stream, claimed, level=CORRECT).refuted
+
+
+@pytest.mark.parametrize("name", ["banded", "inverse", "tree"])
+def test_exact_noise_is_read_in_clipping_norms(name):
+    """False failure with probability at most 6e-6."""
+    claimed = mechanism(name).model_copy(update={"exact": True})
+    stream = hs.noise.stream(claimed, SIZE, rng=np.random.default_rng(2))
+    assert not hs.audit.noise(stream, claimed, level=CORRECT).refuted
+    part = audit_part("noise", claimed, num_examples=100, certificate=None, samples=1, level=CORRECT, seed=3)
+    assert not part.refuted
 
 
 def test_every_bet_is_fair_by_enumeration():

@@ -136,7 +136,7 @@ def _own(mechanism: Mechanism) -> Source:
         for batch in run.batches():
             noise = run.noise(batch)
             assert noise is not None  # the run has a shape
-            yield batch, noise
+            yield batch, noise / (run.norm_steps or 1)
 
     return steps
 

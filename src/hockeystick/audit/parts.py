@@ -58,9 +58,8 @@ def audit_part(
         return audit_sampler(batches, mechanism.sampler, num_examples=size, level=level)
     if part == "noise":
         size = max(-(-NUMBERS // mechanism.sampler.steps), FEWEST_PARAMETERS)
-        noise = stream(mechanism, size, rng=rng)
-        unit = 1.0 if noise.grid is None else noise.grid
-        rows = (row * unit for row in _watched(islice(noise, MOST_ROWS), deadline))
+        noise = stream(mechanism, size, rng=rng).in_clipping_norms()
+        rows = _watched(islice(noise, MOST_ROWS), deadline)
         return audit_noise(rows, mechanism, level=level)
     return audit_mechanism(mechanism, certificate=certificate, samples=samples, level=level, rng=rng, deadline=deadline)
 

@@ -14,6 +14,7 @@ from hockeystick.audit.sampling import check_level
 from hockeystick.audit.verdict import Finding, Verdict
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
+from hockeystick.noise import NoiseStream
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import BLOCK
 
@@ -89,7 +90,7 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
     UnsupportedError for a tree of too many steps.
     """
     check_level(level)
-    kept = _kept(rows, mechanism)
+    kept = _kept(rows.in_clipping_norms() if isinstance(rows, NoiseStream) else rows, mechanism)
     numbers = len(kept) * kept[0].size
     if not all(np.isfinite(row).all() for row in kept):
         return _verdict(mechanism, level, numbers, [Finding(name="not_finite", broken=True, says=SAYS["not_finite"])])

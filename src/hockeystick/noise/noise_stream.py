@@ -154,6 +154,11 @@ class NoiseStream:
         while self.remaining:
             yield self.next()
 
+    def in_clipping_norms(self) -> Iterator[Reals]:
+        """The noise of the remaining steps in clipping norms; exact noise in float64, which holds it without error."""
+        for row in self:
+            yield row if self._grid is None else row * self._grid.step
+
     def state(self) -> dict[str, Any]:
         """All that is needed to continue: arrays, integers and text, which ``np.savez(file, **state)`` takes.
 
