@@ -8,7 +8,7 @@ import pytest
 import hockeystick as hs
 from hockeystick.accountants.direct import Transforms
 from hockeystick.calibration import noise_search
-from hockeystick.calibration.first_guess import Guess, first_guess, unamplified_guess
+from hockeystick.calibration.first_guess import Guess, first_guess, rough_guess, unamplified_guess
 from hockeystick.laws.hidden_visits import HiddenVisits
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.samplers import Sampler
@@ -104,6 +104,25 @@ def test_what_has_no_closed_form_is_not_guessed() -> None:
         strategy=hs.BandedSquareRoot(bands=2), sampler=hs.Poisson(sampling_prob=0.1, steps=8), noise_multiplier=1.0
     )
     assert first_guess(dominating_pair(banded), 1.0, DELTA) is None
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+def test_a_rough_guess_is_where_quick_methods_come_near_the_target(epsilon: float) -> None:
+    """Of b-min-sep subsampling: so one evaluation of them is enough before the slow ones are looked at."""
+    run = hs.Mechanism(
+        strategy=hs.BandedSquareRoot(bands=4),
+        sampler=hs.BMinSep(min_sep=32, sampling_prob=0.005, steps=1000),
+        noise_multiplier=1.0,
+    )
+    guess = rough_guess(dominating_pair(run), epsilon, DELTA)
+    assert guess is not None
+    there, beside = (
+        hs.bound(run.with_noise(noise), "split_noise").epsilon(DELTA) for noise in (guess.noise, 0.9 * guess.noise)
+    )
+    assert 0.3 * epsilon <= there <= 1.2 * epsilon
+    assert log(beside / there) / log(1.0 / 0.9) == pytest.approx(guess.slope, rel=0.6)
+    plain = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=8), noise_multiplier=1.0)
+    assert rough_guess(dominating_pair(plain), 1.0, DELTA) is None
 
 
 @pytest.mark.parametrize("epsilon", [1e-4, 300.0, 690.0])

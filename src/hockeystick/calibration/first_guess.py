@@ -10,6 +10,7 @@ from hockeystick.laws.hidden_visits import HiddenVisits
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.independent_steps import IndependentSteps
+from hockeystick.pairs.renewal_mixture import RenewalMixture
 
 HALVINGS = 40
 """Of the octaves between the smallest guess and the largest, until a guess is known to a billionth."""
@@ -17,6 +18,11 @@ LEAST_NOISE = 0.05
 """Guesses are not below this share of a visit's sensitivity, where exponentials of variances would overflow."""
 NUDGE = 1.02
 """Ratio of the two targets whose guesses tell how steep epsilon is."""
+
+SLOPE = 0.6
+"""About how many percent of noise go with one percent of epsilon; a guess from which brackets start."""
+ROOM = 1.8
+"""Times what a closed form that leaves out overlaps of columns says of half an epsilon."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,26 @@ def first_guess(pair: DominatingPair, epsilon: float, delta: float) -> Guess | N
     most = unamplified_guess(pair, epsilon, delta)
     noise, beyond = (_solved(*visits, target, delta, most) for target in (epsilon, NUDGE * epsilon))
     return Guess(noise, log(NUDGE) / log(noise / beyond)) if beyond < noise < most else None
+
+
+def rough_guess(pair: DominatingPair, epsilon: float, delta: float) -> Guess | None:
+    """A noise multiplier at which quick methods come to about half the target or to all of it; None for most pairs.
+
+    For b-min-sep subsampling: as if columns did not overlap, and for half the epsilon, with ``ROOM``. What is closed
+    knows nothing of what overlaps tell, nor of what methods give away, so its slope is averaged with the usual one.
+
+    Args:
+        pair: its own noise multiplier does not matter.
+    """
+    if not isinstance(pair, RenewalMixture):
+        return None
+    rate = pair.hit_prob / (1.0 + (pair.min_sep - 1.0) * pair.hit_prob)
+    visits = rate, float(pair.matrix.steps), pair.matrix.max_column_norm
+    most = unamplified_guess(pair, epsilon, delta)
+    noise, beyond = (_solved(*visits, 0.5 * target, delta, most) for target in (epsilon, NUDGE * epsilon))
+    if not beyond < noise < most / ROOM:
+        return None
+    return Guess(ROOM * noise, sqrt(log(NUDGE) / log(noise / beyond) / SLOPE))
 
 
 def _hidden_visits(pair: DominatingPair) -> tuple[float, float, float] | None:

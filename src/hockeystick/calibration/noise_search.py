@@ -14,7 +14,7 @@ from math import exp, inf, log
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
 from hockeystick.bounds import Question
 from hockeystick.bracketing import APPROACHES, nearly_smallest_passing, smallest_passing, steepness_at
-from hockeystick.calibration.first_guess import first_guess, unamplified_guess
+from hockeystick.calibration.first_guess import SLOPE, Guess, first_guess, rough_guess, unamplified_guess
 from hockeystick.certificate import Certificate
 from hockeystick.certification.issue import PORTABLE, certificate_of
 from hockeystick.certification.schedule import (
@@ -47,8 +47,6 @@ EVALUATIONS = 20.0
 """About how many times a quick calibration runs the chosen method."""
 LOOKS = 7.0
 """A method is looked at where the planned work allows so many runs of it."""
-SLOPE = 0.6
-"""About how many percent of noise go with one percent of epsilon; a guess from which brackets start."""
 QUICK = 0.6
 """Standard seconds; where others take longer, the methods below give a first answer before the search for the best."""
 HEAVY = 3.0
@@ -275,10 +273,13 @@ class NoiseSearch:
         quick = [name for name in affordable if accountant(name).seconds(pair) <= QUICK]
         if self.methods is None and {"gaussian"} < set(quick) < set(affordable):
             upper = partial(self.upper, methods=quick, settings=self.coarse)
-            start = min(start, nearly_smallest_passing(upper, self.epsilon, start, FIRST_WIDTH, self.slope, {}))
+            assert self.question.delta is not None
+            guess = rough_guess(pair, self.epsilon, self.question.delta) or Guess(start, self.slope)
+            first = min(guess.noise, start)
+            start = min(start, nearly_smallest_passing(upper, self.epsilon, first, FIRST_WIDTH, guess.slope, {}))
             self._report()
             assert self.best is not None  # the Gaussian has passed
-            self.slope = steepness_at(self._values(self.best.upper.method, self.coarse), start) or self.slope
+            self.slope = steepness_at(self._values(self.best.upper.method, self.coarse), start) or guess.slope
         return start
 
     def _report(self) -> None:

@@ -6,7 +6,8 @@ from math import sqrt
 from hockeystick.accountants.registry import accountant
 from hockeystick.bounds import Question, check_target
 from hockeystick.calibration.estimate_verify_release import METHOD, verified_release
-from hockeystick.calibration.noise_search import SLOPE, WIDTH, NoiseSearch
+from hockeystick.calibration.first_guess import SLOPE
+from hockeystick.calibration.noise_search import WIDTH, NoiseSearch
 from hockeystick.certificate import Certificate, CutOff
 from hockeystick.certification.description import check_floor, drawn_by
 from hockeystick.certification.issue import certify, certify_with, prepared
