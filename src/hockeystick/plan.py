@@ -39,7 +39,7 @@ class NoiseOptions(Spec):
     """The ``[noise]`` table: how the noise is made.
 
     Attributes:
-        exact: in whole numbers, so that the certificate covers the bits that a run adds and no rounding is left out.
+        exact: in whole numbers, so that the certificate covers the bits that a run adds.
     """
 
     exact: bool = False

@@ -2,13 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import hockeystick as hs
 from hockeystick.certificate import Certificate
 from hockeystick.certification.verification import verify
 from hockeystick.errors import InvalidInputError, UnsupportedError, VerificationError
+from hockeystick.evidence.store import EvidenceStore
 from hockeystick.interop.deployments_registry import registry_entry
+from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.report.certificate import document
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
@@ -106,3 +109,38 @@ def test_a_plan_asks_for_it_and_keeps_it(tmp_path):
     assert hs.calibrate(plan, epsilon=2.0, delta=1e-5).exact
     (tmp_path / "again.toml").write_text(plan.file_text())
     assert hs.Plan.load(tmp_path / "again.toml") == plan
+
+
+def test_the_lower_end_of_trees_is_about_all_nodes():
+    """Two steps of a tree in one batch: what is released shows less than the nodes do."""
+    tree = hs.Mechanism(
+        strategy=hs.BinaryTree(), sampler=hs.Deterministic(bins=1, epochs=2), noise_multiplier=2.0, exact=True
+    )
+    said = hs.certify(tree, delta=1e-5)
+    assert "every node of the trees" in said.bits.lower_end
+    assert "every node" not in hs.certify(run(), delta=1e-5).bits.lower_end
+    released = tree.matrix.solve(np.eye(tree.matrix.rows))  # W, of the mechanism W y
+    covariance = released @ released.T
+    shift = np.ones(2)
+    mu = np.sqrt(shift @ np.linalg.solve(covariance, shift)) / 2.0
+    assert gaussian_delta(mu, 1.0, said.epsilon.lower, hs.Side.UPPER) < 1e-5
+
+
+@pytest.mark.parametrize("form", ["hockeystick-certificate/1", "hockeystick-certificate/2"])
+def test_exact_mechanisms_belong_to_format_3(form, certificate):
+    content = json.loads(certificate.file_text()) | {"format": form}
+    with pytest.raises(InvalidInputError, match=r"field"):
+        Certificate.parse_json(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    "strategy", [hs.BandedToeplitz(bands=3), hs.BandedInverse(bands=2), hs.ColumnNormalizedBanded(bands=3)]
+)
+def test_a_store_keeps_the_matrices_of_exact_mechanisms(strategy, tmp_path):
+    """As the strategy holds them, before they are rounded; the second opening reads them again."""
+    for _ in range(2):
+        with EvidenceStore.open(tmp_path / "evidence.db") as store:
+            pinned = store.pinned(run(strategy, sigma=2.0))
+            assert pinned.exact
+            assert pinned.matrix.digest == run(strategy, sigma=2.0).matrix.digest
+            store.check()

@@ -7,9 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hockeystick.noise.exact.enclosure import LARGEST, upper_quantiles, upper_tail
+from hockeystick.noise.exact.enclosure import upper_quantiles, upper_tail
 from hockeystick.noise.exact.solvers import ERROR, FAR
 from hockeystick.noise.normals import DEGREE, OCTAVES, SEGMENT_BITS, inverse_distribution_table
+from hockeystick.strategies.matrix.dyadic import LARGEST_NORMAL
 
 flint = pytest.importorskip("flint")
 arb = flint.arb
@@ -72,7 +73,7 @@ def test_a_quantile_is_proved_whatever_the_guess(factor, monkeypatch):
 def test_beyond_the_largest_size_there_is_an_error():
     with pytest.raises(OverflowError, match=r"beyond 36 standard deviations"):
         upper_quantiles(1, 64 * 40)
-    assert tail(arb(LARGEST - 1.0)) < arb(2) ** -940
+    assert tail(arb(LARGEST_NORMAL - 1.0)) < arb(2) ** -940
 
 
 def derivatives(x, order):

@@ -12,7 +12,7 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.noise import MappedFile, NoiseStream, Replay, stream
 from hockeystick.noise.draws import Draws
 from hockeystick.noise.exact import solvers
-from hockeystick.noise.exact.grid import LARGEST_KEPT, Grid, grid_of, growth_of
+from hockeystick.noise.exact.grid import LARGEST_KEPT, Grid, grid_of
 from hockeystick.noise.exact.lazily import LazyNormal, rounded
 from hockeystick.noise.normals import MASK, NormalSource, SeededSource
 from hockeystick.noise.registry import EXACT, SOLVERS, exact_solver
@@ -30,6 +30,7 @@ from hockeystick.strategies import (
     TreeRestart,
 )
 from hockeystick.strategies.matrix.buffered import BufferedToeplitzMatrix
+from hockeystick.strategies.matrix.dyadic import dyadic, growth_of
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
 STEPS = 24
@@ -393,6 +394,23 @@ def test_the_grid_suits_noise_and_size(sigma, width, exponent):
     assert grid.step <= max(sigma * 2.0**-20, 0.01 / np.sqrt(width))
 
 
+def test_the_scale_of_a_matrix_changes_nothing():
+    """A fiftieth of C with a fiftieth of the noise is the same mechanism, and has the same numbers."""
+    plain = ToeplitzMatrix(np.array([1.0, 0.5, 0.25]), 9)
+    small = ToeplitzMatrix(plain.coefficients / 32.0, 9)
+    source = SeededSource.from_generator(rng(9))
+    found = [solved(source, one, grid_of(one, sigma, 8), 8) for one, sigma in ((plain, 2.0), (small, 2.0 / 32.0))]
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("strategy", [BinaryTree(), TreeRestart(height=12)])
+def test_tall_trees_have_exact_noise(strategy):
+    run = mechanism(strategy, steps=4096)
+    noise = stream(run, 2, rng=rng(1))
+    plain = stream(run.model_copy(update={"exact": False}), 2, rng=rng(1), dtype=np.float64)
+    assert max(np.abs(a * noise.grid - b).max() for a, b in zip(noise, plain, strict=True)) < 0.5001 * noise.grid
+
+
 def test_large_noise_has_a_coarser_grid():
     grid = grid_of(Identity().matrix(5), 1e5, 10**8)
     assert grid.scale * 37.0 < 2**31
@@ -408,9 +426,11 @@ def test_what_cannot_be_exact_is_refused():
         stream(mechanism(Identity()), 3, rng=rng(), dtype=np.float64)
     with pytest.raises(UnsupportedError, match="sum of decaying powers"):
         _ = mechanism(BufferedToeplitz(buffers=2)).matrix
+    with pytest.raises(InvalidInputError, match=r"rows .* must sum to at most 3.*64 bits"):
+        dyadic(ToeplitzMatrix(np.full(8000, 1.0), 8000))
     for entry, steps in ((1.5, 40), (1.0625, 25)):  # sums of 2e7 and of 57
         with pytest.raises(InvalidInputError, match=r"inverse whose rows sum to at most 54\.8"):
-            grid_of(ToeplitzMatrix(np.array([1.0, entry]), steps), 1.0, 10)
+            dyadic(ToeplitzMatrix(np.array([1.0, entry]), steps))
 
 
 def test_a_matrix_that_is_not_the_accounted_one_is_refused():

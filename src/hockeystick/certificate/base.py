@@ -89,6 +89,14 @@ class CertificateBase(Spec):
             )
         return self
 
+    @model_validator(mode="after")
+    def _is_exact_since_format_3(self) -> Self:
+        if self.mechanism.exact and self.format in FORMATS_WITHOUT_MATRICES:
+            raise InvalidInputError(
+                f"The 'mechanism.exact' field must be left out before format 3. Got format = {self.format!r} instead"
+            )
+        return self
+
     @property
     def bounds(self) -> Interval:
         """The interval that was computed."""
@@ -161,7 +169,7 @@ class CertificateBase(Spec):
             f"  adjacency         {self.adjacency.value}{also}",
         ]
         if self.bits is not None:
-            lines.append("  bits              the noise and the sums are covered, bit for bit; timing is not")
+            lines.append("  bits              noise and sums are covered, if gradients are invariant; timing is not")
         if requirements:
             lines += ["  the run must", *(f"    - {requirement}" for requirement in self.requirements)]
         if self.cut_off:

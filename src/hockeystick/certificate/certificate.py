@@ -105,11 +105,8 @@ class Certificate(Extended, CertificateBase):
             raise InvalidInputError(
                 f"The 'generator' field belongs to format = {FORMAT!r}. Got {self.format!r} instead"
             )
-        if self.mechanism.exact != (self.bits is not None) or (self.bits is not None and self.format == FORMAT_2):
-            raise InvalidInputError(
-                f"The 'bits' field must be given for an exact mechanism, with format = {FORMAT!r}, and for no other. "
-                f"Got format = {self.format!r} instead"
-            )
+        if self.mechanism.exact != (self.bits is not None):
+            raise InvalidInputError("The 'bits' field must be given for an exact mechanism, and for no other")
         if self.generator is not None and self.bits is not None:
             raise InvalidInputError("The 'generator' field must be left out for an exact mechanism")
         if (self.format == FORMAT) != (self.numbers.basis is not None):

@@ -58,10 +58,18 @@ NUMBERS = (
 )
 """The fields that the others follow from."""
 INVARIANCE = (
-    "Compute the gradients in physical batches of one fixed shape, sequence length included, with deterministic "
-    "kernels and with nothing that passes from one example to another."
+    "Compute the gradients in physical batches of one fixed shape, sequence length included, in which no bit of an "
+    "example's gradient depends on its place or on the other examples (hockeystick.audit.invariance tests it)."
 )
 SECRECY = "Keep the draws of batches and noise secret, and use them for this run only."
+_LOWER_END = (
+    "The lower end is that of the real mechanism. Rounding to the grid can only hide more, by at most what half a grid "
+    "step in every released number hides."
+)
+_LOWER_END_OF_TREES = (
+    "The lower end is that of the real mechanism, for an adversary who sees every node of the trees. A run releases "
+    "fewer numbers, so what is true of it may be below the lower end."
+)
 _RELATIONS = {
     Adjacency.ZERO_OUT: "has zero gradient and keeps its place (zero_out)",
     Adjacency.ADD_REMOVE: "is missing (add_remove)",
@@ -293,7 +301,7 @@ def bits(mechanism: Mechanism) -> Bits | None:
         return None
     return Bits(
         covered=(
-            "The noise: its whole numbers have exactly the law of the real mechanism's output, rounded to a grid.",
+            "The noise: what is released is a fixed function of the real mechanism's output, with exactly its law.",
             "The sums: whole numbers of the clipped gradients and of the noise are added without rounding.",
             "Everything computed from the released sums, in any arithmetic.",
         ),
@@ -303,10 +311,7 @@ def bits(mechanism: Mechanism) -> Bits | None:
             "The whole numbers of an example depend on that example and on what was released alone (invariance).",
         ),
         not_covered=("How long a step takes, which says a little about the noise.",),
-        lower_end=(
-            "The lower end is that of the real mechanism. Rounding to the grid can only hide more, by at most what "
-            "half a grid step in every released number hides."
-        ),
+        lower_end=_LOWER_END if mechanism.matrix.rows == mechanism.matrix.steps else _LOWER_END_OF_TREES,
     )
 
 

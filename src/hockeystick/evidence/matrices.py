@@ -29,11 +29,11 @@ _STRATEGY: TypeAdapter[StrategySpec] = TypeAdapter(Strategy)
 
 def row_of(pinned: Mechanism, created_at: str) -> Row:
     """The row of a mechanism that holds the numbers of its matrix; those in a file go into the row."""
-    strategy = pinned.strategy
-    numbers = io.BytesIO()
+    strategy, steps = pinned.strategy, pinned.sampler.steps
+    matrix, numbers = strategy.matrix(steps), io.BytesIO()  # before any rounding of exact noise, as it is held
     if strategy.companion is not None:
-        np.save(numbers, pinned.matrix.table.astype("<f8"), allow_pickle=False)
-    steps, digest, held = pinned.sampler.steps, pinned.matrix.digest, strategy.model_dump_json()
+        np.save(numbers, matrix.table.astype("<f8"), allow_pickle=False)
+    digest, held = matrix.digest, strategy.model_dump_json()
     return _name(strategy), steps, digest, held, numbers.getvalue(), created_at
 
 

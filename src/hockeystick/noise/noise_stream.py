@@ -307,8 +307,10 @@ def _checked_part(part: Part, width: int) -> list[tuple[int, int]]:
 
 def _check_exactness(mechanism: Mechanism, exact: bool | None) -> None:
     """Refuse noise of another kind than the one whose C the mechanism has, and is accounted for."""
-    if exact is None or exact == mechanism.exact:
+    if exact is None or exact is mechanism.exact:
         return
+    if not isinstance(exact, bool):
+        raise InvalidInputError(f"The 'exact' parameter must be True or False. Got {shortened(exact)} instead.")
     if exact:
         raise InvalidInputError(
             "The 'exact' parameter can be True for a mechanism with exact=True alone, as exact noise is that of a "

@@ -128,7 +128,17 @@ class Candidate:
         """Whether the rows of noise fit in the memory; the user's own plan and independent noise always do."""
         if self.own or limits.memory is None or limits.parameters is None:
             return True
-        return self.rows() * limits.parameters * TYPES[limits.dtype] <= limits.memory
+        return self.bytes(limits.dtype) * limits.parameters <= limits.memory
+
+    def bytes(self, dtype: str) -> int:
+        """Bytes of noise that are kept between steps for each parameter, with noise of this type or exact noise."""
+        if not self.plan.noise.exact or isinstance(self.plan.strategy, Identity):
+            return self.rows() * TYPES[dtype]
+        from hockeystick.noise.exact.grid import grid_of
+        from hockeystick.noise.registry import exact_solver
+
+        matrix = self.plan.mechanism().matrix
+        return bytes_of(exact_solver(matrix, grid=grid_of(matrix, 1.0, 1), size=1).layout, 1)
 
 
 class Family:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from hockeystick.errors import HockeystickError
-from hockeystick.recommendation.candidates import TYPES, Candidate
+from hockeystick.recommendation.candidates import Candidate
 from hockeystick.recommendation.estimate import estimate
 from hockeystick.recommendation.search import Choice, Search
 from hockeystick.strategies import ColumnNormalizedBanded, Identity
@@ -94,7 +94,8 @@ def _memory(search: Search, best: Choice) -> Iterator[str]:
     limits = search.asked.limits
     size = ""
     if limits.parameters is not None:
-        size = f", {best.rows * limits.parameters * TYPES[limits.dtype] / 1e9:.3g} GB in {limits.dtype}"
+        kind = "exact noise" if best.candidate.plan.noise.exact else limits.dtype
+        size = f", {best.candidate.bytes(limits.dtype) * limits.parameters / 1e9:.3g} GB in {kind}"
     yield f"The best keeps {best.rows} rows of noise of the model's size between steps{size}.{''.join(frontier)}"
     if limits.memory is not None and any("fit in the memory" in reason for reason in search.refused.values()):
         free = search.without_memory_limit

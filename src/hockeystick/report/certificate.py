@@ -157,7 +157,9 @@ def _run(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
     often += f", in at most {rates.most_participations} of the {rates.steps} steps"
     if rates.expected_batch_size is not None and "rates.expected_batch_size" not in hidden:
         often += f"; {at_most}{rates.expected_batch_size:.12g} examples a batch on average"
-    size = f"{'exact, ' if mechanism.exact else ''}standard deviation {exact(noise.multiplier)} clipping norms"
+    size = (
+        f"standard deviation {exact(noise.multiplier)} clipping norms{', in whole numbers' if mechanism.exact else ''}"
+    )
     if noise.standard_deviation is not None:
         size += f" = {noise.standard_deviation:.12g} on sums"
     if noise.standard_deviation_of_mean is not None:

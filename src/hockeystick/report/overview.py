@@ -113,7 +113,7 @@ def overview_text(found: Overview) -> str:
             )
         )
     if plan.noise.exact:
-        rows.append(("exact", "in whole numbers: certificates cover the bits that a run adds"))
+        rows.append(("exact noise", "in whole numbers: certificates cover the bits that a run adds"))
     target = [f"{name} {value!r}" for name, value in plan.target.model_dump().items() if value is not None]
     rows.append(("target", ", ".join(target) if target else "not given"))
     lines = [f"{name:<16}{value}" for name, value in rows]

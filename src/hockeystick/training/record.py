@@ -160,6 +160,15 @@ class RunRecord(Spec):
         return self
 
     @model_validator(mode="after")
+    def _exact_noise_is_in_whole_numbers(self) -> Self:
+        if self.noise_dtype is not None and (self.noise_dtype == "int32") != self.mechanism.exact:
+            raise InvalidInputError(
+                f"The 'noise_dtype' field must be 'int32' for an exact mechanism, and for no other. "
+                f"Got {self.noise_dtype!r} instead"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _certificate_is_about_this_run(self) -> Self:
         certified = self.mechanism if self.certificate is None else self.certificate.mechanism
         if certified == self.mechanism:

@@ -1,7 +1,7 @@
 // The plan in the address: fields as "table.field=value", those of further mechanisms with their number in front.
 "use strict";
 (function (root) {
-  const TABLES = ["data", "target", "unit"];
+  const TABLES = ["data", "target", "unit", "noise"];
   const OWN = ["sampler", "strategy"];
   const MOST = 4;
   const FIELD = /^[a-z][a-z_]*$/;
@@ -45,11 +45,12 @@
 
   /** The state of a plan as the server gives it. */
   function fromPlan(plan, ask) {
-    const { data, target, unit, sampler, strategy, mechanism, noise_multiplier } = plan;
+    const { data, target, unit, noise, sampler, strategy, mechanism, noise_multiplier } = plan;
     const state = { ask, data, target: target ?? {}, mechanisms: [{ sampler, strategy: strategy ?? { kind: "identity" } }] };
-    const noise = noise_multiplier ?? mechanism?.noise_multiplier;
+    const multiplier = noise_multiplier ?? mechanism?.noise_multiplier;
     if (unit) state.unit = unit;
-    if (noise !== undefined) state.noise_multiplier = noise;
+    if (noise) state.noise = noise;
+    if (multiplier !== undefined) state.noise_multiplier = multiplier;
     return state;
   }
 
@@ -58,6 +59,7 @@
     const { sampler, strategy } = state.mechanisms[index];
     const found = { data: state.data, strategy, sampler, target: state.target };
     if (state.unit) found.unit = state.unit;
+    if (state.noise) found.noise = state.noise;
     if (state.noise_multiplier !== undefined && state.ask === "epsilon") found.noise_multiplier = state.noise_multiplier;
     return found;
   }

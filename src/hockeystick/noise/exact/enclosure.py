@@ -8,10 +8,9 @@ from functools import lru_cache
 from math import exp, frexp, isqrt, pi, sqrt
 
 from hockeystick.noise.normals import size_of_cell
+from hockeystick.strategies.matrix.dyadic import LARGEST_NORMAL
 
 Interval = tuple[int, int]
-LARGEST = 37.0
-"""No size beyond it is enclosed. A normal number is larger with a probability below 2**-994."""
 GUARD = 32
 """Places beyond those of the uniform, so that what is proved is nearly as narrow as what is true."""
 
@@ -51,13 +50,15 @@ def upper_quantiles(k: int, bits: int) -> tuple[int, int, int] | None:
 
     Returns: low, high and their places; None where the interval has no end (k = 0).
 
-    Raises: OverflowError beyond ``LARGEST``.
+    Raises: OverflowError beyond ``LARGEST_NORMAL``, less 1.
     """
     if k == 0:
         return None
     guess = size_of_cell(k, bits)
-    if guess > LARGEST - 1.0:
-        raise OverflowError(f"A normal number beyond {LARGEST - 1.0:g} standard deviations, which no run ever meets.")
+    if guess > LARGEST_NORMAL - 1.0:
+        raise OverflowError(
+            f"A normal number beyond {LARGEST_NORMAL - 1.0:g} standard deviations, which no run ever meets."
+        )
     places = bits + GUARD
     x, cell = int(guess * 2.0**64) << (places - 64), 1 << GUARD
     mantissa, exponent = frexp(exp(-guess * guess / 2.0) / sqrt(2.0 * pi))  # the slope of Q

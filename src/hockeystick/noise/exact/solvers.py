@@ -14,20 +14,19 @@ from numpy.typing import NDArray
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.noise.draws import Draws
-from hockeystick.noise.exact.enclosure import LARGEST
 from hockeystick.noise.exact.grid import Grid
 from hockeystick.noise.exact.kernels import Coefficients, Floats, average, beyond, feed_back, round_off
 from hockeystick.noise.exact.lazily import LazyNormal, rounded
 from hockeystick.noise.recent_rows import Coefficients as Entries
 from hockeystick.noise.solver import Layout, Reals, StreamingSolver, Work, block_for, ring_rows
 from hockeystick.noise.tree import TreeAggregation
-from hockeystick.strategies.matrix.dyadic import UNIT
+from hockeystick.strategies.matrix.dyadic import LARGEST_NORMAL, UNIT
 
 ERROR = 1.2e-13
 """Proved error of a number in standard deviations: that of its polynomial, and half the width of its cell."""
 FAR = 5.1
 """Beyond it the cells of 63 bits may be wider than that, and more bits are taken at once: of 1 number in 3 million."""
-ROUNDOFF = 2.0**-52
+TWO_ROUNDOFFS = 2.0**-52
 """Twice the relative error of one operation: in every formula below it also covers products of errors."""
 HALF = Fraction(1, 2)
 
@@ -35,7 +34,7 @@ HALF = Fraction(1, 2)
 def drawn(draws: Draws, count: int, first: int, start: int, stop: int) -> Floats:
     """Rows of z in grid steps, shape (count, stop - start), each within ``ERROR`` standard deviations of the real one.
 
-    Raises: OverflowError for a number beyond ``LARGEST`` standard deviations: no run ever meets one.
+    Raises: OverflowError for a number beyond ``LARGEST_NORMAL`` standard deviations: no run ever meets one.
     """
     z = np.empty((count, stop - start))
     draws(z, first, start)
@@ -70,7 +69,7 @@ class WholeNumbers(StreamingSolver):
     def restore(self, state: Mapping[str, Any]) -> None:
         super().restore(state)
         for name, array in self.arrays.items():
-            end = self.grid.limit if array.dtype == np.int32 else LARGEST * self.grid.scale
+            end = self.grid.limit if array.dtype == np.int32 else LARGEST_NORMAL * self.grid.scale
             if array.size and not (-end <= array.min() and array.max() <= end):
                 raise InvalidInputError(
                     f"The {name!r} entry of a noise state must have numbers from {-end:.6g} to {end:.6g} alone."
@@ -102,7 +101,7 @@ class Feedback(WholeNumbers):
         entries = self._entries(first, count)
         diagonal, scale = entries[:, 0], self.grid.scale
         units = (entries / UNIT).astype(np.int64)
-        largest = LARGEST * scale + entries[:, 1:].sum(axis=1) * self.grid.limit  # of any partial sum
+        largest = LARGEST_NORMAL * scale + entries[:, 1:].sum(axis=1) * self.grid.limit  # of any partial sum
         drawing = ERROR * scale / diagonal
         ahead = np.zeros_like(entries)
         ahead[:-1, :-1] = -entries[1:, 1:]
@@ -111,8 +110,8 @@ class Feedback(WholeNumbers):
             ahead=ahead,
             units=units,
             over=1.0 / diagonal,
-            rough=drawing + ROUNDOFF * (entries.shape[1] + 4) * (largest / diagonal + 1.0),
-            fine=drawing + ROUNDOFF * (3.0 * LARGEST * scale / diagonal + 4.0),
+            rough=drawing + TWO_ROUNDOFFS * (entries.shape[1] + 4) * (largest / diagonal + 1.0),
+            fine=drawing + TWO_ROUNDOFFS * (3.0 * LARGEST_NORMAL * scale / diagonal + 4.0),
         )
 
     def _block(self, first: int, count: int, fill: Draws) -> Work:  # type: ignore[override]
@@ -228,8 +227,8 @@ class TreeSums(WholeNumbers):
 
 def doubt_of_sum(weights: NDArray[np.float64], terms: int, grid: Grid) -> Floats:
     """Bounds on the error of a sum of so many numbers with weights of these absolute sums, and of adding a half."""
-    error = ERROR + ROUNDOFF * (terms + 4) * LARGEST
-    return weights * (error * grid.scale) + 4.0 * ROUNDOFF
+    error = ERROR + TWO_ROUNDOFFS * (terms + 4) * LARGEST_NORMAL
+    return weights * (error * grid.scale) + 4.0 * TWO_ROUNDOFFS
 
 
 def rounded_sum(numbers: list[tuple[float, int]], grid: Grid, fill: Draws, column: int) -> int:

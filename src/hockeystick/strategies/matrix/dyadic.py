@@ -6,7 +6,7 @@ import numpy as np
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.strategies.matrix.banded import BandedMatrix
-from hockeystick.strategies.matrix.base import Array, StrategyMatrix
+from hockeystick.strategies.matrix.base import BLOCK, Array, StrategyMatrix
 from hockeystick.strategies.matrix.buffered import BufferedToeplitzMatrix
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.inverse_toeplitz import InverseToeplitzMatrix
@@ -16,6 +16,16 @@ from hockeystick.strategies.matrix.tree import TreeMatrix
 UNIT = 2.0**-24
 """Every entry is a whole number of these, so that a product with a whole number of grid steps is exact."""
 LARGEST_ENTRY = 64.0
+LARGEST_NORMAL = 37.0
+"""No normal number beyond so many standard deviations is ever met: the chance is below 2^-993."""
+STEPS_OF_NOISE = 2.0**20
+"""Grid steps in one standard deviation of z over the largest entry of the diagonal, at least."""
+MARGIN = 1.01
+"""Over what floating point computes of a growth."""
+LARGEST_GROWTH = (2**31 - 1) / (MARGIN * LARGEST_NORMAL * STEPS_OF_NOISE)
+"""Of sums of absolute values in a row of the inverse, for a diagonal of 1: 32 bits hold the noise up to it."""
+LARGEST_PRODUCT = 2.0**62 * UNIT / (MARGIN * LARGEST_NORMAL * STEPS_OF_NOISE)
+"""Of such a sum and one of a row of C: 64 bits hold the sums of a feedback up to it."""
 
 
 @lru_cache(maxsize=16)
@@ -31,7 +41,7 @@ def dyadic(matrix: StrategyMatrix) -> StrategyMatrix:
     1677722.0
 
     Raises: UnsupportedError for a structure that rounding destroys; InvalidInputError where an entry of the diagonal
-    would be zero, or an entry is above ``LARGEST_ENTRY``.
+    would be zero, an entry is above ``LARGEST_ENTRY``, or the inverse is so large that 32 bits do not hold the noise.
     """
     if isinstance(matrix, TreeMatrix):
         return matrix
@@ -73,9 +83,50 @@ def _rounded(entries: Array) -> Array:
 
 
 def _checked(matrix: StrategyMatrix) -> StrategyMatrix:
-    if not matrix.diagonal_entries.min() > 0.0:
+    diagonal = matrix.diagonal_entries
+    if not diagonal.min() > 0.0:
         raise InvalidInputError(
             f"The diagonal of a matrix of exact noise must be at least {UNIT / 2.0:.3g}, as it is rounded to multiples "
             f"of {UNIT:.3g}; the smallest entry is less."
         )
+    growth = growth_of(matrix) * float(diagonal.max())
+    if not growth <= LARGEST_GROWTH:
+        raise InvalidInputError(
+            f"The matrix of exact noise must have an inverse whose rows sum to at most {LARGEST_GROWTH:.3g} in "
+            f"absolute value, over the largest entry of its diagonal, as 32 bits hold the noise. Got {growth:.3g} "
+            f"instead."
+        )
+    if feeds_back(matrix) and not growth * largest_row_sum(matrix) <= LARGEST_PRODUCT:
+        raise InvalidInputError(
+            f"The rows of a matrix of exact noise must sum to at most {LARGEST_PRODUCT / growth:.3g}, as 64 bits hold "
+            f"the sums over its past rows. Got {largest_row_sum(matrix):.3g} instead."
+        )
     return matrix
+
+
+def feeds_back(matrix: StrategyMatrix) -> bool:
+    """Whether exact noise of this matrix is made from its own past rows, and not from rows of z."""
+    return not isinstance(matrix, InverseToeplitzMatrix | TreeMatrix)
+
+
+def largest_row_sum(matrix: StrategyMatrix) -> float:
+    """The largest sum of a row of C."""
+    return float(matrix.dot(np.ones(matrix.steps)).max())
+
+
+@lru_cache(maxsize=16)
+def growth_of(matrix: StrategyMatrix) -> float:
+    """The largest sum of absolute values in a row of the left inverse, in floating point.
+
+    O(steps * bands) for a Toeplitz matrix, steps times that for another one.
+    """
+    if isinstance(matrix, TreeMatrix):
+        return float(matrix.levels)
+    if isinstance(matrix, ToeplitzMatrix):
+        return float(np.abs(matrix.solve(np.eye(1, matrix.steps)[0])).sum())
+    sums = np.zeros(matrix.steps)
+    for first in range(0, matrix.steps, BLOCK):
+        unit = np.zeros((matrix.steps, min(BLOCK, matrix.steps - first)))
+        unit[first + np.arange(unit.shape[1]), np.arange(unit.shape[1])] = 1.0
+        sums += np.abs(matrix.solve(unit)).sum(axis=1)
+    return float(sums.max())
