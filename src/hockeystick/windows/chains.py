@@ -17,6 +17,7 @@ nodes) in matrix products.
 """
 
 from math import exp, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -32,14 +33,9 @@ STEP = 5.5
 """Lattice points for each standard deviation of an innovation, for the 68 nodes per unit of the finest grids."""
 LATTICE_ERROR = 5.4e-9
 """Above 2 e^(-2 pi^2) (1 + 1e-9): the relative difference of the lattice sum of a Gaussian of its spacing."""
-CORE = 40.0
-"""Nodes for each standard deviation of the window's ratio up to its mean; beyond it they are spaced in proportion."""
-MOST_CORE = 1500.0
 TAIL_SHARE = 1e-8
 """Of the smallest delta: the chance of a state that is left out."""
 LARGEST_VALUE = 1e60
-NEAR, FAR = 0.015, 0.05
-"""Spacing of nodes above the mean, as a share of the distance from it: within 12 standard deviations, and beyond."""
 
 
 def window_law(
@@ -113,14 +109,36 @@ def places_of_sums(
     weights = weights_of(prob, w)
     deviation = min(sqrt(float(weights @ second @ weights)), mean)
     top = min(w * float(weights.max()) * exp(min(largest * (reach + 0.5 * largest * variance), 130.0)), LARGEST_VALUE)
-    count = int(min(max(mean * CORE * sqrt(fine) / deviation, 40.0), MOST_CORE))
+    return nodes_around(mean, deviation, top, fine, SPACING), deviation
+
+
+class Spacing(NamedTuple):
+    """How close the nodes of sums are, on the coarsest grids.
+
+    Attributes:
+        core, most: nodes for each standard deviation up to the mean, and the most of them.
+        near, far: spacing beyond it, as a share of the distance from it: within 12 standard deviations, and beyond.
+    """
+
+    core: float
+    most: float
+    near: float
+    far: float
+
+
+SPACING = Spacing(core=40.0, most=1500.0, near=0.015, far=0.05)
+
+
+def nodes_around(mean: float, deviation: float, top: float, fine: float, spacing: Spacing) -> Array:
+    """Nodes from 0 to beyond ``mean + top``: equidistant to the mean, then in proportion to the distance from it."""
+    count = int(min(max(mean * spacing.core * sqrt(fine) / min(deviation, mean), 40.0), spacing.most))
     nodes = np.linspace(0.0, mean, count + 1)
-    nodes[-1] = 1.0 - none
     above, step = [float(nodes[-1])], mean / count
     while above[-1] - mean < top:
         away = above[-1] - mean
-        above.append(above[-1] + max(step, (NEAR if away < 12.0 * deviation else FAR) / sqrt(fine) * away))
-    return np.concatenate([nodes, above[1:]]), deviation
+        share = spacing.near if away < 12.0 * deviation else spacing.far
+        above.append(above[-1] + max(step, share / sqrt(fine) * away))
+    return np.concatenate([nodes, above[1:]])
 
 
 def _backwards(

@@ -91,9 +91,7 @@ def dominating_chain(
     few = gram[:, : fitted_columns(gram.shape[1], gram.shape[0], size)]
 
     def chain(shape: Array) -> Chain:
-        edges = np.exp(-np.abs(shape[3]) * np.arange(size))
-        scales = (1.0 + abs(shape[1]) * edges) * (1.0 + abs(shape[2]) * edges[::-1])
-        return Chain(scales, 1.0 / (1.0 + np.exp(-shape[0])))
+        return Chain(scales_of(shape[1:], size), 1.0 / (1.0 + np.exp(-shape[0])))
 
     def score(shape: Array) -> float:
         deadline.tick()
@@ -111,6 +109,13 @@ def dominating_chain(
     with suppress(LinAlgError):
         raised.append(long_enough(free, gram, rounding, BISECTIONS))
     return min(raised, key=lambda one: one.second_moment(sigma, prob))
+
+
+def scales_of(shape: Array, size: int) -> Array:
+    """Scales of a window by a formula: how much longer the first and the last columns are, and how fast that fades."""
+    edges = np.exp(-np.abs(shape[2]) * np.arange(size))
+    found: Array = (1.0 + abs(shape[0]) * edges) * (1.0 + abs(shape[1]) * edges[::-1])
+    return found
 
 
 def _freed(chain: Chain, gram: Array, sigma: float, prob: float | Array, deadline: Deadline) -> Chain:
@@ -160,7 +165,8 @@ def _freed(chain: Chain, gram: Array, sigma: float, prob: float | Array, deadlin
 
 def long_enough(chain: Chain, gram: Array, rounding: float, bisections: int = BISECTIONS) -> Chain:
     """The chain with all columns as much longer, or shorter, as is needed; raises LinAlgError where nothing is."""
-    shape = _in_band(chain, gram.shape)
+    n, size = gram.shape[1], chain.scales.size
+    shape = in_band(chain, np.ones(-(-n // size)), gram.shape, -n % size)
     most = float(np.max(np.abs(gram).sum(axis=0)) + np.max(np.abs(gram[1:]).sum(axis=0), initial=0.0))
     low, high = float(np.max(gram[0] / shape[0])), most / float(shape[0].min()) * (1.0 + 1e-6)
     while not is_positive(high * shape - gram, high * shape, rounding):
@@ -176,18 +182,18 @@ def long_enough(chain: Chain, gram: Array, rounding: float, bisections: int = BI
     return Chain(chain.scales * np.sqrt(high) * (1.0 + 4.0 * UNIT_ROUNDOFF), chain.correlation)
 
 
-def _in_band(chain: Chain, shape: tuple[int, int]) -> Array:
-    """The chain's inner products for all windows, zero between them, in the layout of :func:`gram_band`.
+def in_band(chain: Chain, levels: Array, shape: tuple[int, ...], skipped: int = 0) -> Array:
+    """The inner products of windows, zero between them, each times its level, in the layout of :func:`gram_band`.
 
-    The last window is whole, and the first has the last steps of one.
+    Without the first ``skipped`` steps; the last window may be short.
     """
     width, n = shape
-    size, products = chain.scales.size, chain.products
-    found = np.zeros(shape)
+    found, size, products = np.zeros(shape), chain.scales.size, chain.products
     for lag in range(min(width, size)):
         diagonal = np.zeros(size)
         diagonal[: size - lag] = np.diagonal(products, lag)
-        found[lag] = np.resize(diagonal, n + -n % size)[-n % size :]
+        found[lag] = np.multiply.outer(levels, diagonal).ravel()[skipped : skipped + n]
+        found[lag, n - lag :] = 0.0
     return found
 
 

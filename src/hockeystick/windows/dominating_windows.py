@@ -17,7 +17,7 @@ from scipy.linalg import LinAlgError, cholesky
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.windows.dominating_chain import Chain, is_positive
+from hockeystick.windows.dominating_chain import Chain, in_band, is_positive, scales_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -80,9 +80,8 @@ def dominating_windows(
     levels = _levels(np.asarray(gram @ np.ones(n)).ravel(), size)
 
     def relative(shape: Array) -> tuple[Chain, float]:
-        edges = np.exp(-np.abs(shape[3]) * np.arange(size))
-        scales = (1.0 + abs(shape[1]) * edges) * (1.0 + abs(shape[2]) * edges[::-1])
-        chain = Chain(scales, LARGEST_CORRELATION / (1.0 + exp(-float(np.clip(shape[0], -30.0, 30.0)))))
+        correlation = LARGEST_CORRELATION / (1.0 + exp(-float(np.clip(shape[0], -30.0, 30.0))))
+        chain = Chain(scales_of(shape[1:], size), correlation)
         return chain, _largest(gram, chain, levels)
 
     def score(shape: Array) -> float:
@@ -98,7 +97,7 @@ def dominating_windows(
         simplex = np.vstack([start, start + np.diag([1.0, 0.15, 0.15, -0.6])])
         found = minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED, "initial_simplex": simplex}).x
         chain, factor = relative(found)
-    shape = _in_band(chain, levels, band.shape)
+    shape = in_band(chain, levels, band.shape)
     raised = factor
     while raised < MOST_RAISED * factor:
         deadline.tick()
@@ -166,17 +165,4 @@ def _band(gram: "csr_matrix | Array", size: int) -> Array:
     lags = entries.row[below] - entries.col[below]
     found = np.zeros((max(int(lags.max()) + 1, min(size, n)), n))
     found[lags, entries.col[below]] = entries.data[below]
-    return found
-
-
-def _in_band(chain: Chain, levels: Array, shape: tuple[int, ...]) -> Array:
-    """The inner products of all windows in the layout of :func:`_band`."""
-    width, n = shape
-    found = np.zeros(shape)
-    size, products = chain.scales.size, chain.products
-    for lag in range(min(width, size)):
-        diagonal = np.zeros(size)
-        diagonal[: size - lag] = np.diagonal(products, lag)
-        found[lag] = np.multiply.outer(levels, diagonal).ravel()[:n]
-        found[lag, n - lag :] = 0.0
     return found

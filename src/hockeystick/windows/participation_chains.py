@@ -23,14 +23,12 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law, merge_equal
 from hockeystick.types import Side
-from hockeystick.windows.chains import LARGEST_VALUE, LATTICE_ERROR
+from hockeystick.windows.chains import LARGEST_VALUE, LATTICE_ERROR, Spacing, nodes_around
 
 STEP = 10.0
 """Lattice points for each standard deviation of an innovation, for the 72 nodes per unit of usual grids."""
-CORE, MOST_CORE = 60.0, 2000.0
-"""Nodes for each standard deviation of the window's ratio up to its mean; beyond it they are spaced in proportion."""
-NEAR, FAR = 0.012, 0.04
-"""Spacing of nodes above the mean, as a share of the distance from it: within 12 standard deviations, and beyond."""
+SPACING = Spacing(core=60.0, most=2000.0, near=0.012, far=0.04)
+"""Of the nodes for what a participation adds."""
 TAIL_SHARE = 1e-8
 """Of the smallest delta: about the chance of a state that is left out."""
 LOWEST_FLOOR = 2.5e-3
@@ -73,7 +71,8 @@ def window_law(scales: Array, correlation: float, prob: float, resolution: Resol
     second = np.expm1(np.minimum(np.multiply.outer(scales, scales) * nearness, 300.0))
     floor = exp(scales.size * log1p(-prob))
     top = scales.size * prob * exp(min(float(scales.max()) * (reach + 0.5 * shift), 130.0))
-    grid = _places(prob * sqrt(float(second.sum())), 1.0 - floor, min(top, LARGEST_VALUE), fine)
+    deviation = prob * sqrt(float(second.sum()))
+    grid = nodes_around(1.0 - floor, deviation, min(top, LARGEST_VALUE), fine, SPACING)
     masses, infinite = _backwards(grid, states, spacing, scales, correlation, prob, deadline)
     span, largest = float(states[-1] - states[0]), float(scales.max())
     exponent = largest * (span + largest) + 0.5 * ((span + shift) / innovation) ** 2 + 1.0
@@ -83,17 +82,6 @@ def window_law(scales: Array, correlation: float, prob: float, resolution: Resol
     support, mass = merge_equal(floor + grid, masses)
     mass[0] += UNDERFLOW
     return Law(support, mass, infinite * (1.0 + 1e-12) + UNDERFLOW, Side.UPPER, mass_error, place_error)
-
-
-def _places(deviation: float, mean: float, top: float, fine: float) -> Array:
-    """Nodes from 0 up for what a participation adds: equidistant to its mean, then in proportion to the distance."""
-    count = int(min(max(mean * CORE * sqrt(fine) / min(deviation, mean), 40.0), MOST_CORE))
-    nodes = np.linspace(0.0, mean, count + 1)
-    above, step = [float(nodes[-1])], mean / count
-    while above[-1] - mean < top:
-        away = above[-1] - mean
-        above.append(above[-1] + max(step, (NEAR if away < 12.0 * deviation else FAR) / sqrt(fine) * away))
-    return np.concatenate([nodes, above[1:]])
 
 
 def _backwards(
