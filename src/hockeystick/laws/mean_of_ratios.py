@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.laws.contours import REMEMBERED, Sides
+from hockeystick.laws.inner_products import inner_products
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.types import Direction
 
@@ -86,7 +87,7 @@ class LaplaceLine:
         blocks = self.terms.reshape(-1, BLOCK)
         within = np.exp(1j * np.multiply.outer(shifts, self.step * np.arange(BLOCK)))
         starts = np.exp(1j * np.multiply.outer(shifts, self.step * BLOCK * np.arange(len(blocks))))
-        sums = np.einsum("kr,br->kb", within, blocks)  # no BLAS: its bits depend on threads
+        sums = inner_products(within, blocks)
         factors = np.exp(self.rate * shifts)
         values = factors * np.einsum("kb,kb->k", starts, sums).real
         copies = np.arange(1.0, 24.0)  # later ones are below 1e-280
@@ -239,12 +240,12 @@ class MeanOfRatios:
     def _products(self, of_starts: NDArray[np.complex128], of_steps: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Sums over the nodes of the product of two functions: shapes (a, nodes) and (b, nodes) to (a, b)."""
         chunks = (-1, len(self.nodes) // BLOCK, BLOCK)
-        # Partial sums of BLOCK nodes keep the rounding of the whole small; no BLAS, whose bits depend on threads.
+        # Partial sums of BLOCK nodes keep the rounding of the whole small.
         parts = np.zeros((len(of_starts), len(of_steps)), dtype=np.complex128)
         for a, b in zip(
             np.moveaxis(of_starts.reshape(chunks), 1, 0), np.moveaxis(of_steps.reshape(chunks), 1, 0), strict=True
         ):
-            parts += np.einsum("an,bn->ab", a, b)
+            parts += inner_products(a, b)
         return parts
 
     def _line(self, window: float) -> LaplaceLine | None:

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.laws.inner_products import inner_products
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
 REACH = 8.6
@@ -165,7 +166,7 @@ class PoissonMoments:
         per_frequency = float(np.sum(masses * of_angles)) / total
         blocks = ceil(count / BLOCK)
         within, starts = _rotations(step * logs, BLOCK), _rotations(step * BLOCK * logs, blocks) * masses
-        ratios = np.einsum("ak,bk->ab", starts, within).ravel()[:count] / total  # no BLAS: its bits depend on threads
+        ratios = inner_products(starts, within).ravel()[:count] / total
         errors = 2.02 * (always + per_frequency * step * np.arange(count, dtype=np.float64)) + 24.0 * UNIT_ROUNDOFF
         log_moment = top + log(total * spacing / sqrt(2.0 * pi))
         log_error = 1.01 * always + UNIT_ROUNDOFF * (8.0 + 4.0 * abs(log_moment) + 4.0 * abs(top))

@@ -1,0 +1,35 @@
+"""Inner products of many complex vectors, whose bits do not depend on the number of threads."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+AT_ONCE = 1 << 17
+"""Multiplications of one matrix product. OpenBLAS leaves less than twice as many to one thread."""
+
+
+def inner_products(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.complex128]:
+    """``sum_n rows[a, n] columns[b, n]``, shapes (a, n) and (b, n) to (a, b), in whatever order of summation.
+
+    >>> inner_products(np.array([[1.0, 2.0j]]), np.array([[1.0, 1.0], [0.0, 1.0]])).tolist()
+    [[(1+2j), 2j]]
+    """
+    many, length = rows.shape[0], max(rows.shape[1], 1)
+    found = np.zeros((many, columns.shape[0]), dtype=np.complex128)
+    # A single row or column would be left to a product with a vector, which more threads may share.
+    wide = max(min(columns.shape[0], AT_ONCE // (2 * length)), 2)
+    high = max(AT_ONCE // (wide * length), 2)
+    for b in range(0, columns.shape[0], wide):
+        across = _at_least_two(columns[b : b + wide]).T
+        for a in range(0, many, high):
+            product = _at_least_two(rows[a : a + high]) @ across
+            found[a : a + high, b : b + wide] = product[: many - a, : columns.shape[0] - b]
+    return found
+
+
+def _at_least_two(vectors: NDArray[Any]) -> NDArray[np.complex128]:
+    """The vectors, and zeros beside a single one."""
+    if len(vectors) > 1:
+        return np.asarray(vectors, dtype=np.complex128)
+    return np.asarray(np.vstack([vectors, np.zeros_like(vectors)]), dtype=np.complex128)
