@@ -144,13 +144,6 @@ FAULTS = [
     ),
     (
         "training/torch/exact.py",
-        "        if self.batches.handed not in (0, self.taken) or self.piece.step != self.run.step:",
-        "        if self.piece.step != self.run.step:",
-        "a physical batch of the same step may be left out",
-        f"{TRAINING}::test_a_batch_that_was_left_out_ends_the_run",
-    ),
-    (
-        "training/torch/exact.py",
         "        return self.norm_of_noise / (self.steps * divisor)",
         "        return 1.0 / (self.steps * divisor)",
         "the clipping norm is left out of what leaves the grid",
@@ -182,14 +175,14 @@ FAULTS = [
         "        number = max(1, ceil(ceil(len(batch) / self.world_size) / self.physical))",
         "        number = ceil(ceil(len(batch) / self.world_size) / self.physical)",
         "an empty batch has no physical batch, and no step",
-        f"{TRAINING}::test_every_step_is_that_of_whole_numbers_for_any_physical_batches",
+        f"{TRAINING}::test_a_step_without_examples_is_a_physical_batch_and_noise",
     ),
     (
         "training/torch/invariance.py",
         "differing = [one for one in others if not torch.equal(one, first)]",
         "differing = [one for one in others if not torch.allclose(one, first)]",
         "changes below the usual tolerance are not seen",
-        f"{AUDIT}::test_a_layer_that_mixes_is_found",
+        f"{AUDIT}::test_a_change_at_one_place_is_found_and_places_can_be_chosen",
     ),
     (
         "training/torch/invariance.py",

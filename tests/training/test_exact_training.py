@@ -83,9 +83,9 @@ def gradients_of(engine, model, optimizer, loader, on_batch=lambda x: None, part
     return np.array(rows)
 
 
-def expected(data=DATA, layers=None, divisor=1.0):
+def expected(data=DATA, layers=None, divisor=1.0, mechanism=MECHANISM):
     """The same from whole numbers by numpy: sums of examples, the noise of a twin, and one division."""
-    twin = Run(MECHANISM, num_examples=40, shape=7, rng=np.random.default_rng(0))
+    twin = Run(mechanism, num_examples=40, shape=7, rng=np.random.default_rng(0))
     rows = []
     for batch in twin.batches():
         examples = data[batch]
@@ -119,6 +119,16 @@ def test_every_step_is_that_of_whole_numbers_for_any_physical_batches(mode, size
     assert np.array_equal(rows, expected())
     assert set(sizes) == {size}
     assert not engine.record().violations
+
+
+@pytest.mark.parametrize("mode", ["hooks", "functorch"])
+def test_a_step_without_examples_is_a_physical_batch_and_noise(mode):
+    sampler = hs.Poisson(sampling_prob=0.02, steps=12)
+    mechanism = MECHANISM.model_copy(update={"sampler": sampler})
+    engine, sizes = engine_of(mechanism), []
+    rows = gradients_of(engine, *made(engine, grad_sample_mode=mode), on_batch=lambda x: sizes.append(int(x.any())))
+    assert np.array_equal(rows, expected(mechanism=mechanism))
+    assert sizes.count(0) > 2
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -312,11 +322,14 @@ def test_an_audit_of_the_model_is_in_the_record():
         classifier(engine_of(invariance=changed))
 
 
-def test_a_batch_that_was_left_out_ends_the_run():
+@pytest.mark.parametrize("left_out", [{0}, {1}, {3, 4}])
+def test_a_batch_that_was_left_out_ends_the_run(left_out):
+    """Of one step or of several: what counts as examples then belongs to other rows."""
     engine = engine_of(physical_batch_size=2)
     made_so = made(engine)
     with pytest.raises(ViolationError, match="batches_in_step"):
-        steps_of(*made_so, left_out={1})
+        steps_of(*made_so, left_out=left_out)
+    assert engine.run.step < 3
 
 
 def test_batches_of_other_loaders_end_the_run():

@@ -54,7 +54,7 @@ class SumsExactly:
         """Take K grid steps for a clipping norm, and physical batches of so many rows; after ``attach``."""
         check_steps(steps)
         norms = getattr(self, "max_grad_norms", None)
-        self.steps, self.rows, self.taken = steps, rows, 0
+        self.steps, self.rows = steps, rows
         self.scale = scale_of(self.max_grad_norm, steps)
         self.of_layers = None if norms is None else layer_steps(norms, steps)
         self.piece: Piece | None = None
@@ -101,15 +101,14 @@ class SumsExactly:
                 self.run.violated("examples_of_the_batch")
             return 0
         self.piece = self.batches.pieces.popleft()
-        self.taken += 1
-        if self.batches.handed not in (0, self.taken) or self.piece.step != self.run.step:
+        if self.piece.step != self.run.step:
             self.run.violated("batches_in_step")
         return self.piece.examples
 
     def _forget(self) -> None:
         """A new pass begins, with the first of its physical batches."""
         super()._forget()  # type: ignore[misc]
-        self.taken, self.piece = 0, None
+        self.piece = None
 
     def clip_and_accumulate(self) -> None:
         """Add the integers of the examples of this physical batch."""

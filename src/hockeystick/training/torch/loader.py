@@ -83,8 +83,6 @@ class BatchSampler(Sampler[list[int]]):
         """The step of the batch that the loader gave out last; None where another loader does."""
         self.drawn: int | None = None
         """The step of the batch that was drawn last; None before there is one."""
-        self.handed = 0
-        """How many batches or pieces the loader gave out in this pass; 0 where another loader does."""
         self.reads_ahead = False
         """Whether batches are drawn before they are given out."""
         self.begin: Callable[[], None] = lambda: None
@@ -107,7 +105,7 @@ class BatchSampler(Sampler[list[int]]):
             )
         self.delivered = self.drawn = None
         self.pieces.clear()
-        self.steps_drawn, self.handed = [], 0
+        self.steps_drawn = []
         self.begin()
         left = self._end(self.run.step // self.epoch_length) - self.run.step
         for step, batch in enumerate(islice(self.run.batches(), left), start=self.run.step):
@@ -137,7 +135,6 @@ class RunLoader(DataLoader[Any]):
         sampler = self.batch_sampler
         for at, batch in enumerate(super().__iter__()):
             sampler.delivered = sampler.steps_drawn[at]
-            sampler.handed = at + 1
             yield batch
 
 
