@@ -291,3 +291,8 @@ def test_the_batch_size_of_the_plan_needs_no_second_part():
     check_batch_size(given, 1_500 / 23, 64)
     with pytest.raises(InvalidInputError, match="'gradient_accumulation_steps' training argument must be 2"):
         check_batch_size(given, 1_500 / 23)
+
+
+def test_exact_noise_is_refused(trainer):
+    with pytest.raises(UnsupportedError, match="The Trainer of transformers sums gradients in floating point"):
+        trainer(plan=FIXED.model_copy(update={"exact": True}))
