@@ -34,7 +34,7 @@ def test_it_says_what_of_the_bits_is_proved_assumed_and_not_covered(certificate,
     assert "Everything computed from the released sums, in any arithmetic." in certificate.bits.covered
     assert any("invariance" in sentence for sentence in certificate.bits.assumed)
     assert any("How long" in sentence for sentence in certificate.bits.not_covered)
-    assert "bits              the noise and the sums are covered" in str(certificate)
+    assert "bits              noise and sums are covered, if gradients are invariant" in str(certificate)
     assert not any("floating-point" in caveat for caveat in certificate.caveats)
     assert {"noise", "invariance"} <= {one.name for one in certificate.assumptions}
     assert "docs/theory/exact-noise.md" in certificate.references
