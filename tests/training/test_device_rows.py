@@ -6,6 +6,7 @@ import pytest
 import hockeystick as hs
 from hockeystick import noise
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.noise.exact import solvers
 
 pytest.importorskip("opacus", reason="needs torch and opacus")
 
@@ -40,6 +41,47 @@ def test_rows_on_a_device_have_the_bits_of_rows_in_memory(device, dtype, strateg
             runs["from the device"].load_state_dict(states["device"])
         assert all(np.array_equal(row, rows["memory"]) for name, row in rows.items() if name.startswith("from"))
     assert sum(name.startswith("from") for name in runs) == 4
+
+
+@pytest.mark.parametrize("strategy", [*WITH_BANDS.values(), hs.Identity()], ids=lambda one: one.kind)
+@pytest.mark.parametrize("error", [solvers.ERROR, 3e-8])
+def test_whole_numbers_on_a_device_are_those_in_memory(device, strategy, error, monkeypatch):
+    """Of a source whose numbers the processor draws; also with a tenth of them in doubt, and from either's state."""
+    steps = {"sampler": hs.Deterministic(bins=12), "exact": True}
+    mechanism = MECHANISM.model_copy(update={"strategy": strategy} | steps)
+    here = noise.stream(mechanism, 301, secure=True)
+    there = noise.NoiseStream.from_state(mechanism, here.state(), rows=hs.torch.OnDevice(device))
+    assert there.source == "keyed"
+    for step in range(12):
+        right = here.next()
+        with monkeypatch.context() as patched:
+            patched.setattr(solvers, "ERROR", error)
+            np.testing.assert_array_equal(there.next(), right)
+        if step == 7:
+            states = here.state(), there.state()
+            assert all(np.array_equal(value, states[1][name]) for name, value in states[0].items())
+            here = noise.NoiseStream.from_state(mechanism, states[1])
+            there = noise.NoiseStream.from_state(mechanism, states[0], rows=hs.torch.OnDevice(device))
+
+
+def test_replay_on_a_device_keeps_nothing(device):
+    mechanism = MECHANISM.model_copy(update={"strategy": WITH_BANDS["bands of the inverse"]})
+    here, rows = noise.stream(mechanism, 31, secure=True), hs.torch.OnDevice(device, replay=True)
+    there = noise.NoiseStream.from_state(mechanism, here.state(), rows=rows)
+    assert there.nbytes == 0
+    for _ in range(8):
+        row = there.next(copy=False)
+        assert row.device.type == device
+        np.testing.assert_array_equal(row.cpu().numpy(), here.next())
+    with pytest.raises(UnsupportedError, match="strategies whose inverse has bands"):
+        noise.stream(MECHANISM, 31, rng=np.random.default_rng(0), rows=rows)
+
+
+def test_a_device_says_why_it_draws_no_numbers():
+    assert hs.torch.OnDevice("cuda").reason("keyed") is not None
+    reason = hs.torch.OnDevice("cpu").reason()
+    assert reason is not None
+    assert "triton" in reason or "of type 'cuda'" in reason
 
 
 @pytest.mark.parametrize("rows", ["memory", "device"])

@@ -1,6 +1,6 @@
 """The numbers of z that a stream draws: which position of the source each column of each row has."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hockeystick.noise.normals import NormalSource
 from hockeystick.noise.solver import Reals
@@ -22,18 +22,26 @@ class Draws:
     ) -> None:
         self.source = source
         self.scale = scale
-        self._width = width
+        self.width = width
         self._part = part
         self._first = first
 
     def __call__(self, rows: Reals, first: int, column: int) -> None:
         """Overwrite ``rows``, shape (m, k), with k columns from ``column`` on of m rows from ``first`` on."""
+        for start, at, count in self.runs(column, rows.shape[1]):
+            for row in range(len(rows)):
+                self.source.fill(rows[row, at : at + count], (first + row) * self.width + start, self.scale)
+
+    def runs(self, column: int, columns: int) -> Iterator[tuple[int, int, int]]:
+        """Stretches of so many columns from ``column`` on whose numbers follow each other in the source.
+
+        Each is the position of its first number in row 0, that one's place among these columns, and how many they are.
+        """
         at, column = 0, column + self._first  # columns of the part before the current range
         for start, stop in self._part:
-            low, high = max(at, column), min(at + stop - start, column + rows.shape[1])
-            for row in range(len(rows) if low < high else 0):
-                position = (first + row) * self._width + start + low - at
-                self.source.fill(rows[row, low - column : high - column], position, self.scale)
+            low, high = max(at, column), min(at + stop - start, column + columns)
+            if low < high:
+                yield start + low - at, low - column, high - low
             at += stop - start
 
     def position(self, row: int, column: int) -> int:
@@ -41,10 +49,15 @@ class Draws:
         column += self._first
         for start, stop in self._part:
             if column < stop - start:
-                return row * self._width + start + column
+                return row * self.width + start + column
             column -= stop - start
         raise IndexError(f"There is no column {column} beyond the last one.")
 
     def moved(self, columns: int) -> "Draws":
         """The same numbers, from another column on."""
-        return Draws(self.source, self.scale, self._width, self._part, self._first + columns)
+        return Draws(self.source, self.scale, self.width, self._part, self._first + columns)
+
+    def at(self, columns: Sequence[int]) -> "Draws":
+        """The numbers of some columns alone, in ascending order, which are then called 0, 1, ..."""
+        positions = [self.position(0, column) for column in columns]
+        return Draws(self.source, self.scale, self.width, [(position, position + 1) for position in positions])

@@ -113,6 +113,12 @@ class StreamingSolver(ABC):
         row: Reals = self._view(first - count, count)[-1]
         return row
 
+    def again(self, step: int, fill: Fill) -> Reals:
+        """Solve a step from the rows that are kept, which are those before it; returns its row of x, shape (size,)."""
+        self._block(step, 1, fill)(0, self.size)
+        row: Reals = self._view(step, 1)[0]
+        return row
+
     def solved(self) -> Reals:
         """The rows of x of the last block, shape (block_steps, size): a view, good until the next block."""
         return self._view(self.step - self.block_steps, self.block_steps)

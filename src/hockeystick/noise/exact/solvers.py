@@ -164,10 +164,14 @@ class Sums(WholeNumbers):
     def reach(self, step: int) -> int:
         return max(0, step - self._bands + 1)
 
+    def weights(self, first: int, count: int) -> tuple[Floats, Floats]:
+        """Of these steps: the entries of W, shape (count, p), and bounds on the errors of their sums, (count,)."""
+        weights = self._entries(first, count)
+        return weights, doubt_of_sum(np.abs(weights).sum(axis=1), weights.shape[1], self.grid)
+
     def _block(self, first: int, count: int, fill: Draws) -> Work:  # type: ignore[override]
         ring, output = self.arrays["ring"], self.arrays["output"]
-        place, weights = first % len(ring), self._entries(first, count)
-        doubt = doubt_of_sum(np.abs(weights).sum(axis=1), weights.shape[1], self.grid)
+        place, (weights, doubt) = first % len(ring), self.weights(first, count)
 
         def solve(start: int, stop: int) -> None:
             rows = ring[place : place + count, start:stop]

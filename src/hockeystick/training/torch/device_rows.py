@@ -7,18 +7,25 @@ import numpy as np
 import torch
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
-from hockeystick.noise.columns import over_columns
-from hockeystick.noise.recent_rows import RecentRows, Substitution
-from hockeystick.noise.rows import Held, MakeSolver, Rows, check_in_block
-from hockeystick.noise.solver import Fill, Reals, zeros
+from hockeystick.noise.devices.choice import reason_against
+from hockeystick.noise.draws import Draws
+from hockeystick.noise.exact.solvers import Sums
+from hockeystick.noise.normals import NormalSource
+from hockeystick.noise.recent_rows import MovingAverage
+from hockeystick.noise.rows import Held, MakeSolver, Replayed, Rows, check_in_block
+from hockeystick.noise.solver import Reals, StreamingSolver, zeros
+from hockeystick.training.torch import drawn_elsewhere
 
 
 class OnDevice(Rows):
-    """The rows are on a device of torch, which also combines them; the processor draws the random numbers.
+    """The rows are on a device of torch, which combines them, and draws the random numbers where it can.
 
-    For strategies with bands, or whose inverse has them: the others keep few rows, or too many. The rows solve for the
-    noise in the same order of operations as in memory, with the same bits where the device adds products in one
-    rounding, as CUDA devices and the usual processors do.
+    It can on CUDA devices where Triton is installed (it comes with torch for CUDA), for a source that is seeded. Then
+    neither numbers nor rows cross to the host. Otherwise the processor draws the numbers, as for secure noise;
+    :meth:`reason` says why. For strategies with bands, or whose inverse has them: the others keep few rows, or many.
+
+    Guarantee: of an exact mechanism, the same whole numbers as in memory. Of another one, the same order of operations,
+    and the same bits where the device adds products in one rounding, as CUDA devices and the usual processors do.
 
     >>> import hockeystick as hs
     >>> mechanism = hs.Mechanism(
@@ -35,82 +42,102 @@ class OnDevice(Rows):
 
     Args:
         device: as torch names it, ``"cuda"`` say.
+        replay: keep nothing, and make the rows of z that a step depends on again, as ``hockeystick.noise.Replay``: for
+            strategies whose inverse has few bands.
 
-    Raises: UnsupportedError, when a stream is made, for a strategy without bands.
+    Raises: UnsupportedError, when a stream is made, for a strategy without bands, and for ``replay`` where its inverse
+    has none.
     """
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, *, replay: bool = False) -> None:
         self.device = torch.device(device)
+        self.replay = replay
+
+    def reason(self, source: str = "seeded") -> str | None:
+        """Why the processor draws the numbers of a source of this kind; None where the device does.
+
+        >>> OnDevice("cpu").reason("keyed")
+        'There are kernels for the numbers of a seeded source alone; those of a keyed one are AES.'
+        """
+        return reason_against(self.device.type, source)
 
     def hold(self, make: MakeSolver, size: int) -> Held:
         solver = make(1, zeros)
-        if not isinstance(solver, RecentRows):
+        if self.replay and not isinstance(solver, MovingAverage | Sums):
+            raise UnsupportedError(
+                "Replay on a device is for strategies whose inverse has bands; keep the rows of this one, there or "
+                "elsewhere."
+            )
+        if type(solver) not in drawn_elsewhere.STEPS:
             raise UnsupportedError(
                 "Rows on a device are for strategies with bands; the rows of this one have to be in memory or a file."
             )
-        return _DeviceRows(solver, size, self.device)
+        return _DeviceReplay(solver, size, self.device) if self.replay else _DeviceRows(solver, size, self.device)
 
 
-class _DeviceRows(Held):
-    """The arrays of a solver as tensors, and its steps in torch."""
+class _OnDevice(Held):
+    """A solver of one column, and the kernels for the source that it was used with last."""
 
-    def __init__(self, solver: RecentRows, size: int, device: torch.device) -> None:
+    def __init__(self, solver: StreamingSolver, size: int, device: torch.device) -> None:
         self.solver = solver
         self.size = size
+        self.device = device
+        self._source: NormalSource | None = None
+        self._kernels: Any = None
+
+    def kernels(self, source: NormalSource) -> Any:
+        """The kernels; None where the processor has to draw."""
+        if source is not self._source:
+            self._source = source
+            if reason_against(self.device.type, source.kind) is None:
+                from hockeystick.noise.devices.steps import Kernels
+
+                self._kernels = Kernels(source, self.device)
+            else:
+                self._kernels = None
+        return self._kernels
+
+
+class _DeviceRows(_OnDevice):
+    """The arrays of a solver as tensors, and its steps on them."""
+
+    def __init__(self, solver: StreamingSolver, size: int, device: torch.device) -> None:
+        super().__init__(solver, size, device)
         self.arrays: dict[str, torch.Tensor] = {}
         for name, (rows, dtype) in solver.layout.items():
             self.arrays[name] = torch.from_numpy(np.zeros((rows, 0), dtype)).new_zeros((rows, size), device=device)
         self.nbytes = sum(tensor.nbytes for tensor in self.arrays.values())
-        ring = self.arrays["ring"]
-        self._drawn = torch.empty(size, dtype=ring.dtype, pin_memory=device.type == "cuda")
         self._whole = True
 
-    def row(self, step: int, fill: Fill, out: Reals | None) -> Any:
+    def row(self, step: int, fill: Draws, out: Reals | None) -> Any:
         if step == self.solver.step:
             self._advance(fill)
-        solver = self.solver
-        kept = self.arrays["ring" if isinstance(solver, Substitution) else "output"]
-        first = solver.step - solver.block_steps
-        place = first % len(kept) if isinstance(solver, Substitution) else 0
-        row = kept[place + step - first]
-        if out is None:
-            return row
-        out[...] = row.cpu().numpy()
-        return out
+        first = self.solver.step - self.solver.block_steps
+        kept = self.arrays.get("output", self.arrays["ring"])
+        place = 0 if "output" in self.arrays else first % len(kept)
+        return _copied(kept[place + step - first], out)
 
-    def _advance(self, fill: Fill) -> None:
-        """The next block, in the order of operations of :mod:`hockeystick.noise.recent_rows`."""
+    def _advance(self, draws: Draws) -> None:
+        """The next block, in the order of operations of the solver."""
         if not self._whole:
             raise InvalidInputError("The noise was interrupted within a step; continue from a checkpoint.")
         self._whole = False
-        solver, ring = self.solver, self.arrays["ring"]
+        solver, kernels = self.solver, self.kernels(draws.source)
         first, count = solver.step, min(solver.block, solver.steps - solver.step)
-        weights, scales = solver.weights(first, count)
-        for b in range(count):
-            place = first % len(ring) + b
-            self._draw(first + b, fill, ring[place])
-            if scales is None:
-                row = self.arrays["output"][b]
-                torch.mul(ring[place], float(weights[b, 0]), out=row)
-            else:
-                row = ring[place]
-            for j in range(1, weights.shape[1]):
-                row.add_(ring[(place - j) % len(ring)], alpha=float(weights[b, j]))
-            if scales is not None:
-                row.mul_(float(scales[b]))
+        if kernels is None:
+            drawn_elsewhere.STEPS[type(solver)](solver, self.arrays, draws, first, count)
+        else:
+            from hockeystick.noise.devices.steps import STEPS
+
+            STEPS[type(solver)](kernels, solver, self.arrays, draws, first, count)
         solver.step, solver.block_steps = first + count, count
         self._whole = True
-
-    def _draw(self, step: int, fill: Fill, row: torch.Tensor) -> None:
-        drawn = self._drawn.numpy()[None, :]
-        over_columns(lambda start, stop: fill(drawn[:, start:stop], step, start), self.size)
-        row.copy_(self._drawn)
 
     def state(self) -> dict[str, Any]:
         kept = {name: tensor.cpu().numpy().copy() for name, tensor in self.arrays.items()}
         return {"solved": self.solver.step, "block_steps": self.solver.block_steps, **kept}
 
-    def restore(self, step: int, fill: Fill, state: Mapping[str, Any]) -> None:
+    def restore(self, step: int, fill: Draws, state: Mapping[str, Any]) -> None:
         if state:
             checked = self.solver.resized(self.size)
             checked.restore(state)
@@ -120,3 +147,36 @@ class _DeviceRows(Held):
         while not state and self.solver.step < step:
             self._advance(fill)
         check_in_block(step, self.solver)
+
+
+class _DeviceReplay(_OnDevice):
+    """Nothing but a solver of one column."""
+
+    nbytes = 0
+    solver: MovingAverage | Sums
+
+    def row(self, step: int, fill: Draws, out: Reals | None) -> Any:
+        kernels = self.kernels(fill.source)
+        if kernels is None:
+            drawn = Replayed(self.solver, self.size).row(step, fill, out)
+            return torch.from_numpy(drawn).to(self.device) if out is None else out
+        from hockeystick.noise.devices.steps import replay
+
+        dtype = torch.from_numpy(self.solver.solved()).dtype
+        row = torch.empty(self.size, dtype=dtype, device=self.device)
+        replay(kernels, self.solver, fill, step, row)
+        return _copied(row, out)
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, step: int, fill: Draws, state: Mapping[str, Any]) -> None:
+        del step, fill, state
+
+
+def _copied(row: torch.Tensor, out: Reals | None) -> Any:
+    """The row, in the array where there is one."""
+    if out is None:
+        return row
+    out[...] = row.cpu().numpy()
+    return out
