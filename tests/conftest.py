@@ -20,6 +20,7 @@ SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
 
 OPTIONAL = (
     "torch",
+    "triton",
     "opacus",
     "transformers",
     "peft",

@@ -1,5 +1,7 @@
 """Rows of noise on a device of torch, and the noise that parameters get from them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -70,7 +72,7 @@ def test_replay_on_a_device_keeps_nothing(device):
     there = noise.NoiseStream.from_state(mechanism, here.state(), rows=rows)
     assert there.nbytes == 0
     for _ in range(8):
-        row = there.next(copy=False)
+        row: Any = there.next(copy=False)
         assert row.device.type == device
         np.testing.assert_array_equal(row.cpu().numpy(), here.next())
     with pytest.raises(UnsupportedError, match="strategies whose inverse has bands"):

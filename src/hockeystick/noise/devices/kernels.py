@@ -18,6 +18,12 @@ TAIL = tl.constexpr(float(1 << 20))
 CELL = tl.constexpr(0.75)
 """Half the cell of k is at most .63 / k standard deviations wide, and .75 / (k + 1/2) is more from k = 3 on."""
 
+CHANGING = [
+    *("out", "total", "weights", "over", "numbers", "units", "doubts"),
+    *("rows", "place", "width", "bands", "tile", "shift", "begin", "stop", "capacity"),
+]
+"""Arguments whose value or alignment changes from step to step: no kernel is compiled again for that."""
+
 
 @triton.jit
 def put_normals(at, low, high, column, begin, stop, table, scale, end):
@@ -28,7 +34,7 @@ def put_normals(at, low, high, column, begin, stop, table, scale, end):
     return (inside & ((uniform(low, high) < TAIL) | (tl.abs(value) > end))).to(tl.int64)
 
 
-@triton.jit(do_not_specialize=["tile", "shift", "begin", "stop", "capacity"])
+@triton.jit(do_not_specialize=CHANGING)
 def normals(out, key, table, scales, flags, tile, shift, begin, stop, capacity, LANES: tl.constexpr):
     """``out[c] = scale z[c]``, flagged beyond an end.
 
@@ -62,7 +68,7 @@ def put_products(at, low, high, column, begin, stop, table, scale, end, weight):
     return (inside & ((uniform(low, high) < TAIL) | (tl.abs(value) > end))).to(tl.int64)
 
 
-@triton.jit(do_not_specialize=["tile", "shift", "begin", "stop", "capacity"])
+@triton.jit(do_not_specialize=CHANGING)
 def accumulate(total, key, table, scales, weights, flags, tile, shift, begin, stop, capacity, LANES: tl.constexpr):
     """``total[c] += weight scale z[c]``, flagged beyond an end.
 
@@ -106,7 +112,7 @@ def put_row(at, row, column, begin, stop):
     tl.store(at + column, row, mask=(column >= begin) & (column < stop))
 
 
-@triton.jit(do_not_specialize=["rows", "place", "width", "bands", "tile", "shift", "begin", "stop", "capacity"])
+@triton.jit(do_not_specialize=CHANGING)
 def substitute(
     ring, key, table, scales, weights, over, flags, rows, place, width, bands, tile, shift, begin, stop, capacity,
     LANES: tl.constexpr,
@@ -189,7 +195,7 @@ def put_rounded(at, low, high, past, column, begin, stop, table, numbers, diagon
     return (inside & ((middle < TAIL) | (tl.abs(shifted - down - 0.5) > 0.5 - doubt))).to(tl.int64)
 
 
-@triton.jit(do_not_specialize=["rows", "place", "width", "bands", "tile", "shift", "begin", "stop", "capacity"])
+@triton.jit(do_not_specialize=CHANGING)
 def feed_back(
     ring, key, table, numbers, units, flags, rows, place, width, bands, tile, shift, begin, stop, capacity,
     LANES: tl.constexpr,
@@ -231,7 +237,7 @@ def feed_back(
     flag(flags, column, bad, capacity)
 
 
-@triton.jit(do_not_specialize=["rows", "place", "width", "bands", "capacity"])
+@triton.jit(do_not_specialize=CHANGING)
 def combine(
     out, ring, weights, doubts, flags, rows, place, width, bands, capacity, ROUNDED: tl.constexpr, LANES: tl.constexpr
 ):

@@ -58,8 +58,9 @@ class Kernels:
         """Run kernels; the columns that any of them flagged, in order. They run again where these were too many."""
         while True:
             self._flags[0] = 0
-            for launch in launches:
-                launch()
+            with torch.cuda.device_of(self._flags):  # Triton runs kernels on the current device
+                for launch in launches:
+                    launch()
             found = int(self._flags[0])
             if found <= self._capacity:
                 return sorted(
