@@ -37,7 +37,7 @@ def dyadic(matrix: StrategyMatrix) -> StrategyMatrix:
     computed from what it returns, as everything else is.
 
     >>> from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
-    >>> dyadic(ToeplitzMatrix(np.array([1.0, 0.1]), 5)).coefficients[1] * 2**24
+    >>> float(dyadic(ToeplitzMatrix(np.array([1.0, 0.1]), 5)).coefficients[1] * 2**24)
     1677722.0
 
     Raises: UnsupportedError for a structure that rounding destroys; InvalidInputError where an entry of the diagonal
