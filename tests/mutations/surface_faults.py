@@ -187,8 +187,8 @@ FAULTS = [
     ),
     (
         S + "noise/draws.py",
-        "position = (first + row) * self._width + start + low - at",
-        "position = (first + row) * rows.shape[1] + start + low - at",
+        "self.source.fill(rows[row, at : at + count], (first + row) * self.width + start, self.scale)",
+        "self.source.fill(rows[row, at : at + count], (first + row) * rows.shape[1] + start, self.scale)",
         "random numbers are used in two rows",
         "tests/noise/test_rows.py",
     ),
