@@ -15,6 +15,7 @@ pytest.importorskip("opacus", reason="needs torch and opacus")
 import torch
 
 from hockeystick.training import Run
+from hockeystick.training.torch import device_rows
 
 MECHANISM = hs.Mechanism(
     sampler=hs.Poisson(sampling_prob=0.05, steps=12), noise_multiplier=2.0, strategy=hs.BandedSquareRoot(bands=3)
@@ -77,6 +78,47 @@ def test_replay_on_a_device_keeps_nothing(device):
         np.testing.assert_array_equal(row.cpu().numpy(), here.next())
     with pytest.raises(UnsupportedError, match="strategies whose inverse has bands"):
         noise.stream(MECHANISM, 31, rng=np.random.default_rng(0), rows=rows)
+
+
+def test_rows_are_nearby_where_the_device_makes_them_and_has_room(monkeypatch):
+    """Which place was chosen shows in what the stream gives without a copy; the noise is the same."""
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    tree = MECHANISM.model_copy(update={"strategy": hs.BinaryTree()})
+
+    def row(mechanism, **options):
+        rows = device_rows.Nearby("cpu", **options)
+        return noise.stream(mechanism, 31, rng=np.random.default_rng(0), rows=rows).next(copy=False)
+
+    here = row(MECHANISM)
+    assert isinstance(here, np.ndarray)
+    monkeypatch.setattr(device_rows.OnDevice, "reason", lambda self, source: None if source == "seeded" else "AES")
+    there = row(MECHANISM)
+    assert isinstance(there, torch.Tensor)
+    assert np.array_equal(there.numpy(), here)
+    assert isinstance(row(MECHANISM, secure=True), np.ndarray)
+    assert isinstance(row(tree), np.ndarray)
+    with pytest.raises(InvalidInputError, match="'max_bytes' parameter must be at least"):
+        row(MECHANISM, max_bytes=100)
+
+
+def test_parameters_on_a_cuda_device_have_their_rows_nearby(monkeypatch):
+    """As far as it can be seen without one: the engine of a run is told where, and how much."""
+    told = {}
+    monkeypatch.setattr(
+        "hockeystick.training.torch.noise.Run", lambda mechanism, shape, **options: told.update(options)
+    )
+    monkeypatch.setattr(hs.torch.Noise, "__init__", lambda self, run, parameters: None)
+
+    class Parameter:
+        device = torch.device("cuda:1")
+
+        def numel(self):
+            return 3
+
+    hs.torch.Noise.of(MECHANISM, [Parameter()], secure=True, max_bytes=9)
+    assert (told["rows"].device, told["rows"].secure, told["rows"].max_bytes) == (Parameter.device, True, 9)
+    hs.torch.Noise.of(MECHANISM, [torch.zeros(3)], rows=None)
+    assert told["rows"] is None
 
 
 def test_a_device_says_why_it_draws_no_numbers():

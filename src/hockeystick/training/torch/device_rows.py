@@ -10,10 +10,10 @@ from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.noise.devices.choice import reason_against
 from hockeystick.noise.draws import Draws
 from hockeystick.noise.exact.solvers import Sums
-from hockeystick.noise.normals import NormalSource
+from hockeystick.noise.normals import KeyedSource, NormalSource, SeededSource
 from hockeystick.noise.recent_rows import MovingAverage
-from hockeystick.noise.rows import Held, MakeSolver, Replayed, Rows, check_in_block
-from hockeystick.noise.solver import Reals, StreamingSolver, zeros
+from hockeystick.noise.rows import MAX_BYTES, Held, MakeSolver, Memory, Replayed, Rows, check_in_block
+from hockeystick.noise.solver import Reals, StreamingSolver, bytes_of, zeros
 from hockeystick.training.torch import drawn_elsewhere
 
 
@@ -73,6 +73,29 @@ class OnDevice(Rows):
                 "Rows on a device are for strategies with bands; the rows of this one have to be in memory or a file."
             )
         return _DeviceReplay(solver, size, self.device) if self.replay else _DeviceRows(solver, size, self.device)
+
+
+class Nearby(Rows):
+    """On a device where kernels make the noise there and it has room for the rows; otherwise in memory.
+
+    Args:
+        device: of the parameters.
+        secure: whether the source is keyed.
+        max_bytes: refuse to keep more than that between steps.
+    """
+
+    def __init__(self, device: Any, *, secure: bool = False, max_bytes: int = MAX_BYTES) -> None:
+        self.device = torch.device(device)
+        self.secure = secure
+        self.max_bytes = max_bytes
+
+    def hold(self, make: MakeSolver, size: int) -> Held:
+        there, solver = OnDevice(self.device), make(1, zeros)
+        drawn_there = there.reason(KeyedSource.kind if self.secure else SeededSource.kind) is None
+        fits = bytes_of(solver.layout, size) <= self.max_bytes
+        if drawn_there and fits and type(solver) in drawn_elsewhere.STEPS:
+            return there.hold(make, size)
+        return Memory(self.max_bytes).hold(make, size)
 
 
 class _OnDevice(Held):
