@@ -202,7 +202,6 @@ def test_answers_depend_on_the_question_alone() -> None:
     [
         (7.201e-4, 1.842, 145, (0.0, 0.004, 0.0137)),
         (1.485e-4, 1.183, 101, (0.001, 0.0038)),
-        (1.68e-3, 0.6707, 136, (0.02, 0.1, 0.7)),
     ],
 )
 def test_finer_places_answer_where_ratios_are_next_to_1(

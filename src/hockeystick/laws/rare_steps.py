@@ -32,7 +32,7 @@ noise are so near to 1 that the finest spacing has a few thousand places.
 """
 FEW_PLACES = 200
 """A spacing with fewer of them is too wide for any answer, unless it is the last one."""
-MOST_PLACES = 25_000
+MOST_PLACES = 6_000
 """From a spacing with more of them no finer one is tried: it would take as long as the laws."""
 CELLS = 400.0
 """At least so many places for each standard deviation of log Y."""
