@@ -223,12 +223,16 @@ def test_numbers_as_wrong_as_they_may_be_change_nothing(name, replay, steps, mon
 
 
 def test_a_wide_cell_is_in_doubt(kernels, steps):
-    """What feedback adds for a cell is at least half its width, of every k that a kernel decides."""
+    """What feedback adds for a cell is at least half its width, of every k that a kernel decides.
+
+    And what it adds for the size of a number is above the error of five operations with it.
+    """
     from hockeystick.noise.exact.enclosure import upper_quantiles
 
     for k in (2**20, 3 * 2**21, 2**30, 2**41, 2**55, 2**62 + 12345, MASK):
         low, high, places = upper_quantiles(k, 64)
         assert (high - low) / 2**places / 2.0 <= kernels.CELL.value / (k + 0.5) + steps.ERROR / 100.0
+    assert kernels.ROUNDOFF.value >= 5.0 * 2.0**-53
 
 
 def test_the_reason_is_said_where_the_processor_draws(monkeypatch):

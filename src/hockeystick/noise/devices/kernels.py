@@ -17,6 +17,8 @@ TAIL = tl.constexpr(float(1 << 20))
 """As in :mod:`hockeystick.noise.normals`: a number below it takes more words."""
 CELL = tl.constexpr(0.75)
 """Half the cell of k is at most .63 / k standard deviations wide, and .75 / (k + 1/2) is more from k = 3 on."""
+ROUNDOFF = tl.constexpr(3.0 * 2.0**-52)
+"""Six times the relative error of one operation: of those that a number goes through before it is rounded."""
 
 CHANGING = [
     *("out", "total", "weights", "over", "numbers", "units", "doubts"),
@@ -185,11 +187,12 @@ def put_rounded(at, low, high, past, column, begin, stop, table, numbers, diagon
     inside = (column >= begin) & (column < stop)
     scale, over, inverse = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2)
     middle = uniform(low, high)
-    doubt = tl.load(numbers + 3) + CELL / middle * tl.load(numbers + 4)
+    large = normal(low, high, table, scale) * over
+    doubt = tl.load(numbers + 3) + CELL / middle * tl.load(numbers + 4) + ROUNDOFF * tl.abs(large)
     whole = tl.floor(past.to(tl.float64) * inverse).to(tl.int64)
     rest = past - whole * diagonal
     step = (rest >= diagonal).to(tl.int64) - (rest < 0).to(tl.int64)
-    shifted = normal(low, high, table, scale) * over - (rest - step * diagonal).to(tl.float64) * inverse + 0.5
+    shifted = large - (rest - step * diagonal).to(tl.float64) * inverse + 0.5
     down = tl.floor(shifted)
     tl.store(at + column, (down.to(tl.int64) - whole - step).to(tl.int32), mask=inside)
     return (inside & ((middle < TAIL) | (tl.abs(shifted - down - 0.5) > 0.5 - doubt))).to(tl.int64)
@@ -205,7 +208,7 @@ def feed_back(
     Args:
         ring: shape (rows, width), int32; the row before the first one is the last one.
         numbers: the standard deviation; one over the diagonal; one over it in units of ``2^-24``; a bound on the error
-            of what is rounded, but for the width of cells; the standard deviation over the diagonal.
+            of what is rounded, but for the width of cells and the size of z; the standard deviation over the diagonal.
         units: the entries of C in units of ``2^-24``, shape (bands,), int32 or int64.
     """
     column = column_of(shift, LANES)
