@@ -13,7 +13,7 @@ from hockeystick.noise.chacha import TILE
 from hockeystick.noise.devices import kernels
 from hockeystick.noise.devices.columns import Tensors, solve_again
 from hockeystick.noise.draws import Draws
-from hockeystick.noise.exact.solvers import FAR, ROUNDOFF, Feedback, Sums
+from hockeystick.noise.exact.solvers import FAR, TWO_ROUNDOFFS, Feedback, Sums
 from hockeystick.noise.normals import NormalSource, inverse_distribution_table
 from hockeystick.noise.recent_rows import MovingAverage, Substitution
 from hockeystick.noise.solver import StreamingSolver
@@ -144,7 +144,7 @@ def feed_back(made: Kernels, solver: Feedback, arrays: Tensors, draws: Draws, fi
     """Feedback in whole numbers."""
     ring, step = arrays["ring"], solver.coefficients(first, count)
     spread = draws.scale * step.over
-    doubts = ERROR * spread + 4.0 * ROUNDOFF
+    doubts = ERROR * spread + 4.0 * TWO_ROUNDOFFS
     inverse = 1.0 / step.units[:, 0]
     numbers = made.given(np.stack([np.full(count, draws.scale), step.over, inverse, doubts, spread], axis=1))
     units = made.given(step.units.astype(np.int32) if step.units.max() < 2**31 else step.units)
