@@ -174,8 +174,7 @@ def test_words_of_the_certificate_cannot_pretend_to_be_lines_of_the_addendum(mad
 
 def test_a_refuted_assumption_is_said_to_be(monkeypatch):
     """Noise that is too small, in the library itself."""
-    genuine = noise.stream
-    monkeypatch.setattr(parts, "stream", lambda *given, **options: (0.9 * row for row in genuine(*given, **options)))
+    monkeypatch.setattr(noise.NoiseStream, "in_clipping_norms", lambda stream: (0.9 * row for row in stream))
     found = addendum(CERTIFICATE, parts=["noise"], seed=1)
     assert found.refuted
     assert outcomes(found) | {"noise": None, "theorem": None} == dict.fromkeys(outcomes(found), Outcome.NOT_TESTED) | {
