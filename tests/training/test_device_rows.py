@@ -1,5 +1,6 @@
 """Rows of noise on a device of torch, and the noise that parameters get from them."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -173,3 +174,16 @@ def test_noise_is_added_in_place_in_the_type_of_the_sum(dtype):
     row = torch.from_numpy(twin.noise(batch))
     assert torch.equal(parameter.grad, torch.full((11,), 0.0625 * len(batch), dtype=dtype).add(row, alpha=0.5))
     assert parameter.grad.data_ptr() == given.data_ptr()
+
+
+def test_rows_are_placed_where_all_parameters_are():
+    """Described by their devices alone: no GPU is at hand. What the caller says is kept."""
+    there, other = (SimpleNamespace(device=torch.device("cuda", number)) for number in (0, 1))
+    here = torch.zeros(2)
+    found = device_rows.placed([there, there], {"rows": None, "secure": True, "rng": 5})
+    assert isinstance(found["rows"], device_rows.Nearby)
+    assert (found["rows"].device, found["rows"].secure, found["rng"]) == (there.device, True, 5)
+    for tensors in ([here], [here, there], [there, other]):
+        assert device_rows.placed(tensors, {"rows": None}) == {"rows": None}
+    memory = hs.noise.Memory()
+    assert device_rows.placed([there], {"rows": memory}) == {"rows": memory}

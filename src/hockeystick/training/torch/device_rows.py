@@ -1,6 +1,6 @@
 """Rows of a noise stream on a device of torch."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -96,6 +96,15 @@ class Nearby(Rows):
         if drawn_there and fits and type(solver) in drawn_elsewhere.STEPS:
             return there.hold(make, size)
         return Memory(self.max_bytes).hold(make, size)
+
+
+def placed(tensors: Iterable[torch.Tensor], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a run whose rows are on the CUDA device of its parameters, unless ``rows`` says where they are."""
+    devices = {tensor.device for tensor in tensors}
+    if options.get("rows") is not None or {device.type for device in devices} != {"cuda"} or len(devices) > 1:
+        return dict(options)
+    known = {name: options[name] for name in ("secure", "max_bytes") if name in options}
+    return dict(options) | {"rows": Nearby(devices.pop(), **known)}
 
 
 class _OnDevice(Held):

@@ -33,6 +33,7 @@ from hockeystick.training.torch.accounting import Accounting
 from hockeystick.training.torch.adaptive import check_clipping, noisy_parameters
 from hockeystick.training.torch.adaptive_clipping import check_adaptive_clipping
 from hockeystick.training.torch.collation import CollateWithEmpty
+from hockeystick.training.torch.device_rows import placed
 from hockeystick.training.torch.exact import check_exact, check_invariance, rows_of
 from hockeystick.training.torch.ghost import ghost_model
 from hockeystick.training.torch.guards import (
@@ -341,7 +342,8 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         """The run of this process: with all of the noise, with that of its shards, or with none."""
         shape = size_of(trained)
         if ranks == 1:
-            return Run(self.mechanism, num_examples=num_examples, shape=shape, **self._options)
+            options = placed(trained, self._options)
+            return Run(self.mechanism, num_examples=num_examples, shape=shape, **options)
         if self._options["secure"]:
             raise UnsupportedError(
                 "Secure noise is for one process, as the secrets of the run would cross the network in the clear; "

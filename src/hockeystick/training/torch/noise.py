@@ -10,7 +10,7 @@ from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.training.exact_sums import refuse_exact
 from hockeystick.training.run import Run
-from hockeystick.training.torch.device_rows import Nearby
+from hockeystick.training.torch.device_rows import placed
 from hockeystick.training.torch.guards import WIDE, fault_of
 
 
@@ -55,11 +55,7 @@ class Noise:
         The rows are on the CUDA device of the parameters where it can make the noise, unless ``rows`` says where.
         """
         tensors = list(parameters)
-        devices = {tensor.device for tensor in tensors}
-        if options.get("rows") is None and {device.type for device in devices} == {"cuda"} and len(devices) == 1:
-            known = {name: options[name] for name in ("secure", "max_bytes") if name in options}
-            options["rows"] = Nearby(devices.pop(), **known)
-        return cls(Run(mechanism, shape=size_of(tensors), **options), tensors)
+        return cls(Run(mechanism, shape=size_of(tensors), **placed(tensors, options)), tensors)
 
     def next(self, examples: ArrayLike | int) -> list[torch.Tensor] | None:
         """Take the next step: its noise, in clipping norms, a tensor a parameter.
