@@ -27,6 +27,7 @@ from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 
 Reals = NDArray[Any]
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 LANES = 1 << 12
 """Running sums of squares; a power of two. They stay in the first cache of a processor."""
@@ -233,7 +234,7 @@ def _flat(array: Reals) -> Reals:
 
 
 @njit(cache=True, nogil=True)
-def _square(rows, lanes, total, squares):  # type: ignore[no-untyped-def]
+def _square(rows: Reals, lanes: Floats, total: Floats, squares: Floats) -> None:
     """See :func:`squared_norms`; ``lanes`` and ``total`` are overwritten, and as wide as is needed."""
     width = lanes.shape[0]
     for example in range(rows.shape[0]):
@@ -250,7 +251,7 @@ def _square(rows, lanes, total, squares):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _fill_lanes(row, lanes):  # type: ignore[no-untyped-def]
+def _fill_lanes(row: Reals, lanes: Floats) -> None:
     """The sums of the squares of a run in its lanes."""
     width = lanes.shape[0]
     piece = row[:width]
@@ -266,7 +267,9 @@ def _fill_lanes(row, lanes):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _add_integers(rows, scales, steps, sign, totals, squares, block):  # type: ignore[no-untyped-def]
+def _add_integers(
+    rows: Reals, scales: Floats, steps: float, sign: int, totals: Integers, squares: Integers, block: int
+) -> None:
     """Add ``sign * trunc(g F)`` to the totals, and its squares to those of its example, a block of numbers at a time.
 
     No product is beyond ``steps`` by more than rounding, so the limits there change nothing but what a fault could do:
