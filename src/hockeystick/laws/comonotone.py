@@ -39,7 +39,7 @@ def comonotone(laws: Sequence[Law], weights: Sequence[float], resolution: Resolu
     for law, weight in zip(laws[1:], weights[1:], strict=True):
         tick()
         result, total = _sum_of_two(result, total, law, weight), total + weight
-        if result.size > 2 * max(one.size for one in laws):
+        if result.size > 2 * max(summand.size for summand in laws):
             result = compose(result, point_mass_at_one(Side.UPPER), resolution, tick=tick)
     return result
 
@@ -67,7 +67,7 @@ def _sum_of_two(a: Law, wa: float, b: Law, wb: float) -> Law:
             if y == 0:
                 j -= 1
                 y = right[j] if j >= 0 else 0
-    support, mass = merge_equal(np.array(places[::-1]), np.array([one / 2**SCALE for one in masses[::-1]]))
+    support, mass = merge_equal(np.array(places[::-1]), np.array([taken / 2**SCALE for taken in masses[::-1]]))
     return Law(
         support=support,
         mass=mass,

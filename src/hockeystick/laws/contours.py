@@ -185,8 +185,8 @@ class Profiles:
         if len(self._answers) > REMEMBERED:
             self._answers.clear()
         for either in dict.fromkeys((Direction.REMOVE, direction)):  # add asks for remove
-            fresh = [one for one in dict.fromkeys(epsilons) if (one, either) not in self._answers]
-            self._answers |= {(one, either): None for one in fresh}
+            fresh = [epsilon for epsilon in dict.fromkeys(epsilons) if (epsilon, either) not in self._answers]
+            self._answers |= {(epsilon, either): None for epsilon in fresh}
             if self._has_lines and fresh:
                 self._find(fresh, either)
 
@@ -194,11 +194,11 @@ class Profiles:
         """Remember the answers that moments or lines give."""
         if direction is Direction.ADD:
             bounds = dict(zip(epsilons, self._by_moments(epsilons, direction), strict=True))
-            others = {one: self._answers[one, Direction.REMOVE] for one in epsilons}
-            for one, other in others.items():
-                if other is not None and bounds[one] < NEGLIGIBLE * other.lower:
-                    self._answers[one, direction] = Sides(0.0, bounds[one])
-            epsilons = [one for one in epsilons if self._answers[one, direction] is None]
+            others = {epsilon: self._answers[epsilon, Direction.REMOVE] for epsilon in epsilons}
+            for epsilon, other in others.items():
+                if other is not None and bounds[epsilon] < NEGLIGIBLE * other.lower:
+                    self._answers[epsilon, direction] = Sides(0.0, bounds[epsilon])
+            epsilons = [epsilon for epsilon in epsilons if self._answers[epsilon, direction] is None]
         for epsilon, sides in self._tried(epsilons, direction):
             if sides.lower > 0.0 and sides.upper - sides.lower <= USEFUL * sides.upper:
                 self._answers[epsilon, direction] = sides
@@ -243,11 +243,11 @@ class Profiles:
         line.
         """
         near = self._smallest(epsilons, direction, NEAR_ORDERS)
-        beyond = [one for one, place in zip(epsilons, near, strict=True) if place >= self.count - 4]
+        beyond = [epsilon for epsilon, place in zip(epsilons, near, strict=True) if place >= self.count - 4]
         far = dict(zip(beyond, self._smallest(beyond, direction, FAR_ORDERS), strict=True)) if beyond else {}
         return [
-            (FAR_ORDERS, far[one]) if one in far else (NEAR_ORDERS, place)
-            for one, place in zip(epsilons, near, strict=True)
+            (FAR_ORDERS, far[epsilon]) if epsilon in far else (NEAR_ORDERS, place)
+            for epsilon, place in zip(epsilons, near, strict=True)
         ]
 
     def _smallest(self, epsilons: Sequence[float], direction: Direction, reach: float) -> list[int]:

@@ -16,7 +16,7 @@ def inner_products(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.comp
     [[(1+2j), 2j]]
     """
     many, length = rows.shape[0], max(rows.shape[1], 1)
-    found = np.zeros((many, columns.shape[0]), dtype=np.complex128)
+    products = np.zeros((many, columns.shape[0]), dtype=np.complex128)
     # A single row or column would be left to a product with a vector, which more threads may share.
     wide = max(min(columns.shape[0], AT_ONCE // (2 * length)), 2)
     high = max(AT_ONCE // (wide * length), 2)
@@ -24,8 +24,8 @@ def inner_products(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.comp
         across = _at_least_two(columns[b : b + wide]).T
         for a in range(0, many, high):
             product = _at_least_two(rows[a : a + high]) @ across
-            found[a : a + high, b : b + wide] = product[: many - a, : columns.shape[0] - b]
-    return found
+            products[a : a + high, b : b + wide] = product[: many - a, : columns.shape[0] - b]
+    return products
 
 
 def _at_least_two(vectors: NDArray[Any]) -> NDArray[np.complex128]:

@@ -125,8 +125,8 @@ class MeanOfRatios:
         """Find what :meth:`sides` will say of these epsilons, of all that share a line at once."""
         if len(self._answers) > REMEMBERED:
             self._answers.clear()
-        fresh = [one for one in dict.fromkeys(epsilons) if (one, direction) not in self._answers]
-        self._answers |= {(one, direction): None for one in fresh}
+        fresh = [epsilon for epsilon in dict.fromkeys(epsilons) if (epsilon, direction) not in self._answers]
+        self._answers |= {(epsilon, direction): None for epsilon in fresh}
         lines: dict[int, list[float]] = {}
         for epsilon in fresh:
             lines.setdefault(self._octave(_place(epsilon, direction)[1]), []).append(epsilon)
@@ -136,7 +136,7 @@ class MeanOfRatios:
                 continue
             for first in range(0, len(together), PLACES_TOGETHER):
                 some = together[first : first + PLACES_TOGETHER]
-                lower, upper = line.out_of_the_money(np.array([_place(one, direction)[1] for one in some]))
+                lower, upper = line.out_of_the_money(np.array([_place(epsilon, direction)[1] for epsilon in some]))
                 for epsilon, low, high in zip(some, lower.tolist(), upper.tolist(), strict=True):
                     self._answers[epsilon, direction] = _sides(epsilon, direction, low, high)
 
@@ -213,8 +213,8 @@ class MeanOfRatios:
         starts, rotations = np.add.outer(coarse, fine).ravel(), 1j * steps
         of_starts, of_steps = self._less_one(coarse, fine), self._less_one(rotations, np.zeros(1))
         parts = [
-            _summed(np.expand_dims((of_one + np.multiply.outer(one, self.ratios)) * self.weights, axis))
-            for one, of_one, axis in ((starts, of_starts, 1), (rotations, of_steps, 0))
+            _summed(np.expand_dims((values + np.multiply.outer(arguments, self.ratios)) * self.weights, axis))
+            for arguments, values, axis in ((starts, of_starts, 1), (rotations, of_steps, 0))
         ]
         products = self._products(of_starts * self.weights, of_steps)
         return np.asarray(parts[0] + parts[1] + products - np.add.outer(starts, rotations))
@@ -229,7 +229,7 @@ class MeanOfRatios:
 
     def _less_one(self, coarse: NDArray[Any], fine: NDArray[Any]) -> NDArray[np.complex128]:
         """``e^(-vY) - 1`` for ``v = coarse[a] + fine[b]``, shape (a b, nodes), from exponentials of either alone."""
-        first, second = (_expm1(-np.multiply.outer(one, self.ratios)) for one in (coarse, fine))
+        first, second = (_expm1(-np.multiply.outer(arguments, self.ratios)) for arguments in (coarse, fine))
         if not fine.any():
             return first
         both = first[:, None] * second

@@ -227,7 +227,8 @@ def _with_the_horizons(law: Law, a: Law, b: Law, product: bool) -> Law:
     P-mass of x times the partners' Q-mass.
     """
     partners_a, partners_b = (
-        (float(one.mass @ one.support) if product else float(one.mass.sum())) / one.units.scale for one in (a, b)
+        (float(factor.mass @ factor.support) if product else float(factor.mass.sum())) / factor.units.scale
+        for factor in (a, b)
     )
     if product:
         partners_a += a.p_inf  # a pair of two ratios beyond their horizons is counted once

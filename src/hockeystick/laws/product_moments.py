@@ -108,7 +108,7 @@ class ProductMoments:
         """
         cells = [part.moments.cells(c) for part in self.parts]
         shares = np.array([part.steps for part in self.parts]) * (steps / self.steps)
-        variations = np.log([float(one.variations[0]) for one in cells])
+        variations = np.log([float(cell.variations[0]) for cell in cells])
         # The least frequency at which total variations suffice: the sum falls with its logarithm, piece by piece.
         order = np.argsort(variations)
         weights, weighted = np.cumsum(shares[order]), np.cumsum(shares[order] * variations[order])
@@ -119,9 +119,9 @@ class ProductMoments:
         while True:
             frequency = settled / OCTAVE
             fallen = 0.0
-            for share, variation, one in zip(shares, variations, cells, strict=True):
+            for share, variation, cell in zip(shares, variations, cells, strict=True):
                 by_variation = variation - log(frequency)
-                by_slabs = one.drop(frequency, settled)
+                by_slabs = cell.drop(frequency, settled)
                 fallen += share * min(by_variation, float(np.log1p(-min(by_slabs, 1.0 - 1e-9))), 0.0)
                 if fallen * (1.0 - 1e-9) <= log_size:
                     break
