@@ -85,7 +85,7 @@ class DerivedClaim(Spec):
 
     def content_digest(self) -> str:
         """SHA-256 over the canonical JSON of everything but the digest; certificates stand for themselves by theirs."""
-        content = self.content() | {"certificates": [one.content_digest() for one in self.certificates]}
+        content = self.content() | {"certificates": [certificate.content_digest() for certificate in self.certificates]}
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def content(self) -> dict[str, Any]:
@@ -98,8 +98,8 @@ class DerivedClaim(Spec):
 
     def check_digests(self) -> None:
         """Raises VerificationError when the claim, or a certificate in it, was altered."""
-        for place, one in enumerate(self.certificates):
-            if one.digest != one.content_digest():
+        for place, certificate in enumerate(self.certificates):
+            if certificate.digest != certificate.content_digest():
                 raise VerificationError(
                     f"The 'certificates.{place}' field was altered: its digest does not match its content."
                 )
@@ -173,19 +173,22 @@ def shared_facts(certificates: tuple[AnyCertificate, ...]) -> dict[str, Any]:
     the failure of its verification (estimate-verify-release), only a sampled lower bound is left that can fail.
     """
     notions = certificates[0].also_holds_for
-    shared = [one for one in notions if all(one in other.also_holds_for for other in certificates)]
+    shared = [notion for notion in notions if all(notion in other.also_holds_for for other in certificates)]
     failures = [
-        one.monte_carlo.failure_probability
-        for one in certificates
-        if one.monte_carlo is not None
-        and (one.monte_carlo.statement is Statement.CONFIDENCE or one.method.lower == one.method.upper)
+        certificate.monte_carlo.failure_probability
+        for certificate in certificates
+        if certificate.monte_carlo is not None
+        and (
+            certificate.monte_carlo.statement is Statement.CONFIDENCE
+            or certificate.method.lower == certificate.method.upper
+        )
     ]
     total = sum(failures) * (1.0 + 1e-12)
     if total >= 1.0:
         raise InvalidInputError(
             f"The failure probabilities of the certificates must add up to less than 1. Got {total:g} instead."
         )
-    sampled = any(one.kind is Kind.MONTE_CARLO for one in certificates)
+    sampled = any(certificate.kind is Kind.MONTE_CARLO for certificate in certificates)
     return {
         "adjacency": certificates[0].adjacency,
         "also_holds_for": tuple(shared),
@@ -208,17 +211,17 @@ def check_comparable(certificates: tuple[AnyCertificate, ...]) -> None:
     Raises: InvalidInputError naming the two values, or a generator: nobody has proved what the floors of several runs
     or trials say together; VerificationError for a certificate that was altered.
     """
-    for place, one in enumerate(certificates):
-        if one.digest != one.content_digest():
+    for place, certificate in enumerate(certificates):
+        if certificate.digest != certificate.content_digest():
             raise VerificationError(f"The certificate {place + 1} was altered: its digest does not match its content.")
-        if one.generator is not None:
+        if certificate.generator is not None:
             raise InvalidInputError(
                 f"The certificates must be about hockeystick's own noise: number {place + 1} is about that of "
-                f"{one.generator.name!r}."
+                f"{certificate.generator.name!r}."
             )
     for name, values in (
-        ("adjacency", [one.adjacency.value for one in certificates]),
-        ("unit", [unit_of(one) for one in certificates]),
+        ("adjacency", [certificate.adjacency.value for certificate in certificates]),
+        ("unit", [unit_of(certificate) for certificate in certificates]),
     ):
         other = next((place for place, value in enumerate(values) if value != values[0]), None)
         if other is not None:

@@ -91,9 +91,9 @@ def compose(
     certificates = as_certificates(runs, question, deadline)
     together = _sets(data, len(certificates))
     check_comparable(certificates)
-    distinct = list({one.digest: one for one in certificates}.values())
-    places = {one.digest: place for place, one in enumerate(distinct)}
-    used = tuple(places[one.digest] for one in certificates)
+    distinct = list({certificate.digest: certificate for certificate in certificates}.values())
+    places = {certificate.digest: place for place, certificate in enumerate(distinct)}
+    used = tuple(places[certificate.digest] for certificate in certificates)
     accuracy = accuracy_for(question, lambda at: _answers(distinct, used, together, question, at, deadline).upper)
     answers = _answers(distinct, used, together, question, accuracy, deadline)
     return _claim(tuple(distinct), used, together, question, accuracy, answers)
@@ -110,18 +110,18 @@ def as_certificates(
         )
     certificates: list[AnyCertificate] = []
     issued: list[tuple[Mechanism, AnyCertificate]] = []
-    for place, one in enumerate(runs):
-        if isinstance(one, Mechanism):
-            known = next((certificate for other, certificate in issued if other == one), None)
+    for place, run in enumerate(runs):
+        if isinstance(run, Mechanism):
+            known = next((certificate for other, certificate in issued if other == run), None)
             if known is None:
-                known = certify(one, delta=question.delta or USUAL_DELTA, deadline=deadline)
-                issued.append((one, known))
+                known = certify(run, delta=question.delta or USUAL_DELTA, deadline=deadline)
+                issued.append((run, known))
             certificates.append(known)
-        elif isinstance(one, Certificate | CertificateOfFormat1):
-            certificates.append(one)
+        elif isinstance(run, Certificate | CertificateOfFormat1):
+            certificates.append(run)
         else:
             raise InvalidInputError(
-                f"The 'runs.{place}' argument must be a certificate or a mechanism. Got {shortened(one)} instead."
+                f"The 'runs.{place}' argument must be a certificate or a mechanism. Got {shortened(run)} instead."
             )
     return tuple(certificates)
 
@@ -139,8 +139,8 @@ def accuracy_for(question: Question, delta_on: Callable[[Accuracy], float]) -> A
     """Grids for a question; for delta at an epsilon a coarse look first finds out how small delta is."""
     if question.delta is not None:
         return Accuracy(nodes_per_unit=EPSILON_NODES, smallest_delta=question.delta)
-    found = delta_on(Accuracy(nodes_per_unit=COARSE_NODES, smallest_delta=1e-30))
-    return Accuracy(nodes_per_unit=DELTA_NODES, smallest_delta=min(max(found, 1e-30), 0.5))
+    delta = delta_on(Accuracy(nodes_per_unit=COARSE_NODES, smallest_delta=1e-30))
+    return Accuracy(nodes_per_unit=DELTA_NODES, smallest_delta=min(max(delta, 1e-30), 0.5))
 
 
 def _answers(
@@ -158,17 +158,17 @@ def _answers(
         run_bounds(certificate, question, nodes, smallest, deadline, single=place in singles)
         for place, certificate in enumerate(certificates)
     )
-    upper, lowers = 0.0, [one.alone[Side.LOWER] for one in each if Side.LOWER in one.alone]
+    upper, lowers = 0.0, [run.alone[Side.LOWER] for run in each if Side.LOWER in run.alone]
     for counts in {frozenset(Counter(runs[run - 1] for run in group).items()) for group in together}:
         parts = sorted(counts)
         used = [(each[place], count) for place, count in parts]
         contours = _contours(used)
         near = None if contours is None else near_by_moments(contours, smallest)
         slack = sum(bounds.slack * count for bounds, count in used)
-        found = question.answer(_bound(used, slack, Side.UPPER, resolution, deadline, contours), near)
+        end = question.answer(_bound(used, slack, Side.UPPER, resolution, deadline, contours), near)
         if sum(count for _, count in parts) == 1:
-            found = min(found, each[parts[0][0]].alone.get(Side.UPPER, found))
-        upper = max(upper, found)
+            end = min(end, each[parts[0][0]].alone.get(Side.UPPER, end))
+        upper = max(upper, end)
         known = [(bounds, count) for bounds, count in used if bounds.make_lower is not None]
         if known:
             slack = sum(bounds.lower_slack * count for bounds, count in known)
@@ -242,7 +242,7 @@ def _claim(
         certificates=certificates,
         runs=runs,
         together=together,
-        methods=tuple(one.methods for one in answers.bounds),
+        methods=tuple(bounds.methods for bounds in answers.bounds),
         epsilon=interval if question.epsilon is None else question.epsilon,
         delta=interval if question.delta is None else question.delta,
         requirements=(OWN, FRESH, FIXED, *(() if one_set else _about_parts(certificates[0]))),

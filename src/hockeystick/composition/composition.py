@@ -52,12 +52,12 @@ class Composition(DerivedClaim):
 
     def __str__(self) -> str:
         lines = [*self.headline(), f"  runs              {self.about}"]
-        for place, one in enumerate(self.certificates):
+        for place, certificate in enumerate(self.certificates):
             methods, copies = self.methods[place], self.runs.count(place)
             times = f"{copies} x " if copies > 1 else ""
             below = f", lower bound by {methods.lower}" if methods.lower else ""
             how = f"upper bound from the {methods.route.value} of {', '.join(methods.upper)}{below}"
-            lines.append(f"    - {times}{described(one.mechanism)}: {how}")
+            lines.append(f"    - {times}{described(certificate.mechanism)}: {how}")
         return "\n".join(lines + self.foundations())
 
     @property

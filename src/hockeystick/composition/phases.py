@@ -54,7 +54,7 @@ class Phases:
             plan = Plan.parse(values)
             return cls((plan,), plan.target)
         tables, shared = values["phase"], values.get("data", {})
-        if not isinstance(tables, list) or not all(isinstance(one, Mapping) for one in tables):
+        if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
             raise InvalidInputError(f"The 'phase' field must be [[phase]] tables. Got {shortened(tables)} instead.")
         if not 1 <= len(tables) <= MOST_PHASES:
             raise InvalidInputError(
@@ -75,14 +75,14 @@ class Phases:
 
         Raises: InvalidInputError naming a phase that has none, or whose data do not suit its sampler.
         """
-        found = []
+        mechanisms = []
         for number, plan in enumerate(self.plans, start=1):
             try:
                 mechanism = plan.mechanism()
-                found.append(mechanism.with_noise(mechanism.sigma))
+                mechanisms.append(mechanism.with_noise(mechanism.sigma))
             except InvalidInputError as error:
                 raise InvalidInputError(_in_phase(number, error)) from None
-        return found
+        return mechanisms
 
 
 def _plan(number: int, table: Mapping[str, Any], shared: Mapping[str, Any]) -> Plan:

@@ -112,20 +112,20 @@ def run_bounds(
     names: tuple[str, ...]
     upper: Law | None
     steps = _poisson_steps(certificate, pair)
-    one, below = _behind(certificate, pair, Side.UPPER, settings), _behind(certificate, pair, Side.LOWER, settings)
-    assert one is not None
-    if one.kind is Kind.MONTE_CARLO:
+    above, below = _behind(certificate, pair, Side.UPPER, settings), _behind(certificate, pair, Side.LOWER, settings)
+    assert above is not None
+    if above.kind is Kind.MONTE_CARLO:
         profiles, place = _claimed_profiles(certificate, pair, settings), _claimed_point(certificate, Side.UPPER)[0]
         upper = law_from_profiles(profiles, smallest, tick=deadline.tick, drop=place)
-        names, route, slack = (one.name, "gaussian"), Route.CLAIM, 0.0
+        names, route, slack = (above.name, "gaussian"), Route.CLAIM, 0.0
     else:
-        laws, slack = () if steps is not None else one.laws_of(pair, Side.UPPER, settings), pair.slack
+        laws, slack = () if steps is not None else above.laws_of(pair, Side.UPPER, settings), pair.slack
         if steps is not None or len(laws) == 1:
-            upper, names, route = laws[0] if laws else None, (one.name,), Route.LAW
+            upper, names, route = laws[0] if laws else None, (above.name,), Route.LAW
             if single:
-                alone[Side.UPPER] = question.answer(one.bound(pair, Side.UPPER, settings))
+                alone[Side.UPPER] = question.answer(above.bound(pair, Side.UPPER, settings))
         else:
-            bounds = _upper_bounds(one, pair, settings)
+            bounds = _upper_bounds(above, pair, settings)
             alone[Side.UPPER] = question.answer(bounds[0])
             upper = law_from_profiles(_least(bounds), smallest, tick=deadline.tick)
             names, route = tuple(bound.method for bound in bounds), Route.PROFILE
@@ -137,7 +137,7 @@ def run_bounds(
     if steps is None:
         makers = [None if law is None else partial(_made, law) for law in (upper, lower)]
     else:  # contours may do without laws
-        makers = [partial(_law_of_steps, one, pair, side, settings) for side in (Side.UPPER, Side.LOWER)]
+        makers = [partial(_law_of_steps, above, pair, side, settings) for side in (Side.UPPER, Side.LOWER)]
     assert makers[0] is not None
     return RunBounds(makers[0], makers[1], steps, slack, pair.slack, methods, alone)
 
@@ -172,18 +172,18 @@ def _law_of_steps(accountant: Accountant, pair: DominatingPair, side: Side, sett
     return law
 
 
-def _upper_bounds(one: Accountant, pair: DominatingPair, settings: Settings) -> list[Bound]:
+def _upper_bounds(own: Accountant, pair: DominatingPair, settings: Settings) -> list[Bound]:
     """The bound of the certificate's method, and of the cheap ones: elsewhere in the profile they may be better."""
-    found = [one.bound(pair, Side.UPPER, settings)]
+    bounds = [own.bound(pair, Side.UPPER, settings)]
     for other in (ACCOUNTANTS[name] for name in DEFAULT):
-        if other is one or other.kind is Kind.MONTE_CARLO or not other.analyses_some(pair):
+        if other is own or other.kind is Kind.MONTE_CARLO or not other.analyses_some(pair):
             continue
         if other.why_not(pair, Side.UPPER) is None and other.seconds(pair) <= CHEAP:
             try:
-                found.append(other.bound(pair, Side.UPPER, settings))
+                bounds.append(other.bound(pair, Side.UPPER, settings))
             except UnsupportedError:
                 continue
-    return found
+    return bounds
 
 
 def _least(bounds: Sequence[Bound]) -> dict[Direction, Profile]:
@@ -223,22 +223,22 @@ def _claimed_point(certificate: AnyCertificate, side: Side) -> tuple[float, floa
 
 def _claimed_answers(certificate: AnyCertificate, question: Question) -> dict[Side, float]:
     """What the Monte Carlo ends of a certificate say about the question, for this run alone."""
-    found: dict[Side, float] = {}
+    answers: dict[Side, float] = {}
     of_epsilon = isinstance(certificate.epsilon, Interval)
     epsilon, delta = _claimed_point(certificate, Side.UPPER)
     if _samples(certificate.method.upper):
         if question.delta is not None and delta <= question.delta:
-            found[Side.UPPER] = epsilon
+            answers[Side.UPPER] = epsilon
         if question.epsilon is not None and epsilon <= question.epsilon:
-            found[Side.UPPER] = delta
+            answers[Side.UPPER] = delta
     epsilon, delta = _claimed_point(certificate, Side.LOWER)
     if _samples(certificate.method.lower):
         # A bound on epsilon says that delta is exceeded below it; one on delta that it is reached there.
         if question.delta is not None and (delta >= question.delta if of_epsilon else delta > question.delta):
-            found[Side.LOWER] = epsilon
+            answers[Side.LOWER] = epsilon
         if question.epsilon is not None and (question.epsilon < epsilon if of_epsilon else question.epsilon <= epsilon):
-            found[Side.LOWER] = delta
-    return found
+            answers[Side.LOWER] = delta
+    return answers
 
 
 def _samples(name: str | None) -> bool:
@@ -248,12 +248,12 @@ def _samples(name: str | None) -> bool:
 def _lower_law(by: Accountant | None, pair: DominatingPair, settings: Settings) -> tuple[Law | None, str | None]:
     """The lower law of this accountant, or else of a cheap one, and whose it is."""
     named = [] if by is None else [by]
-    others = [one for one in ACCOUNTANTS.values() if one.assumes is None and one not in named and one.laws]
-    for one in named + others:
-        if one.analyses_some(pair) and (one in named or one.seconds(pair) <= CHEAP):
-            laws = one.laws_of(pair, Side.LOWER, settings)
+    others = [other for other in ACCOUNTANTS.values() if other.assumes is None and other not in named and other.laws]
+    for method in named + others:
+        if method.analyses_some(pair) and (method in named or method.seconds(pair) <= CHEAP):
+            laws = method.laws_of(pair, Side.LOWER, settings)
             if laws:
-                return _best(laws, Side.LOWER, settings.resolution.smallest_delta), one.name
+                return _best(laws, Side.LOWER, settings.resolution.smallest_delta), method.name
     return None, None
 
 
@@ -264,6 +264,6 @@ def _best(laws: Sequence[Law], side: Side, delta: float) -> Law:
 
     def epsilon(law: Law) -> float:
         at: list[Callable[[float], float]] = [partial(law_delta, law, direction=direction) for direction in Direction]
-        return max(smallest_epsilon(one, delta, side, tolerance=1e-4) for one in at)
+        return max(smallest_epsilon(profile, delta, side, tolerance=1e-4) for profile in at)
 
     return (min if side is Side.UPPER else max)(laws, key=epsilon)

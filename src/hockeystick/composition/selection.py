@@ -125,15 +125,15 @@ def _most_beaten(law: Law, chances: Array, direction: Direction) -> Array:
     ``T(p) <= c p + H_c`` for all c > 0, with H_c the hockey-stick divergence of the neighbour from the data set.
     """
     other = Direction.ADD if direction is Direction.REMOVE else Direction.REMOVE
-    found: Array = np.ones(chances.size)
+    largest: Array = np.ones(chances.size)
     half = TRADE_OFFS // 2
     for epsilon in np.concatenate([np.linspace(0.0, 4.0, half), np.geomspace(4.1, FARTHEST, half)]):
         ratio = float(np.exp(epsilon)) * (1.0 + 4 * UNIT_ROUNDOFF)
-        np.minimum(found, ratio * chances + law_delta(law, float(epsilon), other), out=found)
+        np.minimum(largest, ratio * chances + law_delta(law, float(epsilon), other), out=largest)
         # H_c for c = 1/ratio: 1 - c + c times the profile of this direction
         shift = -np.expm1(-epsilon) + law_delta(law, float(epsilon), direction) / ratio * (1.0 + 8 * UNIT_ROUNDOFF)
-        np.minimum(found, chances * np.exp(-epsilon) + shift, out=found)
-    return np.minimum(np.maximum.accumulate(found) * (1.0 + OUTWARDS), 1.0)
+        np.minimum(largest, chances * np.exp(-epsilon) + shift, out=largest)
+    return np.minimum(np.maximum.accumulate(largest) * (1.0 + OUTWARDS), 1.0)
 
 
 def upper_envelope(slopes: Array, intercepts: Array) -> Envelope:

@@ -145,20 +145,20 @@ def _answers(
 ) -> tuple[float, float | None, RunMethods]:
     """Both ends, and how the certificate entered."""
     nodes, smallest = accuracy.nodes_per_unit, accuracy.smallest_delta
-    one = run_bounds(certificate, question, nodes, smallest, deadline, single=False)
+    run = run_bounds(certificate, question, nodes, smallest, deadline, single=False)
     deadline.tick()
-    chosen = best_of(one.upper, trials.mean, trials.survival)
-    bounds = [_bound(Side.UPPER, chosen.profiles(), trials.mean * one.slack)]
+    chosen = best_of(run.upper, trials.mean, trials.survival)
+    bounds = [_bound(Side.UPPER, chosen.profiles(), trials.mean * run.slack)]
     if isinstance(trials, FixedTrials):
-        together = power(one.upper, trials.count, Resolution(nodes, smallest), tick=deadline.tick)
-        bounds.append(_bound(Side.UPPER, law_profiles(together), trials.mean * one.slack))
+        together = power(run.upper, trials.count, Resolution(nodes, smallest), tick=deadline.tick)
+        bounds.append(_bound(Side.UPPER, law_profiles(together), trials.mean * run.slack))
     upper = min(question.answer(bound) for bound in bounds)
     some = 1.0 - trials.none
-    lower = one.alone.get(Side.LOWER) if trials.none == 0.0 else None
-    if one.lower is not None:
-        found = question.answer(_bound(Side.LOWER, _scaled(one.lower, some), trials.mean * one.lower_slack))
-        lower = found if lower is None else max(lower, found)
-    return upper, lower, one.methods
+    lower = run.alone.get(Side.LOWER) if trials.none == 0.0 else None
+    if run.lower is not None:
+        end = question.answer(_bound(Side.LOWER, _scaled(run.lower, some), trials.mean * run.lower_slack))
+        lower = end if lower is None else max(lower, end)
+    return upper, lower, run.methods
 
 
 def _scaled(law: Law, factor: float) -> dict[Direction, Profile]:

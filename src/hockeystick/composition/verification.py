@@ -78,14 +78,14 @@ def stand_ins(
     if isinstance(claim, CertificateBase):
         return stand_ins_of(claim, deadline=deadline, evidence=evidence, executor=executor)
     claim.check_digests()
-    found: list[StandIn] = []
-    for place, one in enumerate(claim.certificates):
+    substitutes: list[StandIn] = []
+    for place, certificate in enumerate(claim.certificates):
         try:
-            found += stand_ins_of(one, deadline=deadline, evidence=evidence, executor=executor)
+            substitutes += stand_ins_of(certificate, deadline=deadline, evidence=evidence, executor=executor)
         except VerificationError as error:
             raise VerificationError(f"The 'certificates.{place}' field does not verify: {error}") from None
     check_derivation(claim, deadline)
-    return tuple(found)
+    return tuple(substitutes)
 
 
 def check_derivation(claim: Composition | Tuning, deadline: Deadline) -> None:
@@ -123,14 +123,14 @@ def asked_at(claim: Composition | Tuning, delta: float, deadline: Deadline) -> C
     return recomputed_composition(other, deadline)[0]
 
 
-def compare(claim: DerivedClaim, again: DerivedClaim, found: Mapping[Side, float | None]) -> None:
+def compare(claim: DerivedClaim, again: DerivedClaim, ends: Mapping[Side, float | None]) -> None:
     """Raises VerificationError unless what was recomputed confirms a claim.
 
     Args:
         again: the claim that was recomputed.
-        found: its two ends, before they were moved to their loose sides.
+        ends: its two ends, before they were moved to their loose sides.
     """
-    above, below = found[Side.UPPER], found[Side.LOWER]
+    above, below = ends[Side.UPPER], ends[Side.LOWER]
     claimed = claim.bounds
     for side, value, confirmed in (
         (Side.UPPER, claimed.upper, above is not None and above <= claimed.upper),
@@ -139,12 +139,12 @@ def compare(claim: DerivedClaim, again: DerivedClaim, found: Mapping[Side, float
         if not confirmed:
             what = "epsilon" if claim.question.delta is not None else "delta"
             raise VerificationError(
-                f"The '{what}.{side.value}' field claims {value!r}, but the recomputed bound is {found[side]!r}."
+                f"The '{what}.{side.value}' field claims {value!r}, but the recomputed bound is {ends[side]!r}."
             )
     for name in type(claim).model_fields.keys() - NUMBERS:
         claims, now = getattr(claim, name), getattr(again, name)
         if claims != now and not (name == "methods" and _only_retired_differ(claims, now)):
-            claims, now = (shortened(one.model_dump(mode="json")[name]) for one in (claim, again))
+            claims, now = (shortened(derived.model_dump(mode="json")[name]) for derived in (claim, again))
             raise VerificationError(f"The {name!r} field claims {claims}, but recomputed it is {now}.")
 
 

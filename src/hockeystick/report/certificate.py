@@ -55,7 +55,7 @@ def document(certificate: Certificate, *, public: bool = False, record: "RunReco
         public: leave out the fields that should not be published.
         record: of the run that the certificate covers.
     """
-    hidden = {one.field for one in certificate.keep_private} if public else set()
+    hidden = {private.field for private in certificate.keep_private} if public else set()
     return Document(
         certificate.sentence,
         [
@@ -118,7 +118,8 @@ def _chance(claim: MonteCarloClaim, method: Methods) -> str:
 
 def _protection(certificate: Certificate) -> tuple[Row, ...]:
     actors = [
-        Row("trusted" if one.trusted else "not trusted", f"{one.who}: sees {one.sees}.") for one in certificate.actors
+        Row("trusted" if actor.trusted else "not trusted", f"{actor.who}: sees {actor.sees}.")
+        for actor in certificate.actors
     ]
     return (
         Row("neighbours", certificate.neighbours),
@@ -221,7 +222,7 @@ def run_rows(record: "RunRecord", *, public: bool = False) -> tuple[Row, ...]:
 
 def _statements(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
     said = certificate.statements
-    words = [one for one in (said.label, said.date) if one is not None]
+    words = [word for word in (said.label, said.date) if word is not None]
     words += [
         f"{label} {exact(value)}"
         for name, label in _SIZES.items()
@@ -234,11 +235,13 @@ def _statements(certificate: Certificate, hidden: set[str]) -> tuple[Row, ...]:
 def _origin(certificate: Certificate, *, public: bool) -> tuple[Row, ...]:
     rows = []
     if certificate.keep_private and not public:
-        fields = ", ".join(one.field for one in certificate.keep_private)
-        reasons = "; ".join(dict.fromkeys(one.why for one in certificate.keep_private))
+        fields = ", ".join(private.field for private in certificate.keep_private)
+        reasons = "; ".join(dict.fromkeys(private.why for private in certificate.keep_private))
         rows.append(Row("keep private", f"{fields}: {reasons}"))
     if certificate.cut_off:
-        left = ", ".join(f"{one.method} ({one.side.value}, about {one.seconds:.2g} s)" for one in certificate.cut_off)
+        left = ", ".join(
+            f"{bound.method} ({bound.side.value}, about {bound.seconds:.2g} s)" for bound in certificate.cut_off
+        )
         rows.append(Row("no time for", f"{left}; more seconds may give a better bound"))
     libraries = ", ".join(f"{name} {version}" for name, version in certificate.origin.library_versions.items())
     return (*rows, Row("issued by", f"hockeystick {certificate.hockeystick_version} ({libraries})"))

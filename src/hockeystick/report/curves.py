@@ -42,7 +42,7 @@ def save_curves(curves: Sequence[Curve], path: str | Path, *, delta: float) -> N
     if suffix == ".csv":
         write_atomically(path, curves_csv(curves))
     elif suffix == ".json":
-        content = {"delta": delta, "curves": [one.as_json() for one in curves]}
+        content = {"delta": delta, "curves": [curve.as_json() for curve in curves]}
         write_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
     else:
         plot_curves(curves, path)
@@ -53,21 +53,21 @@ def curves_csv(curves: Sequence[Curve]) -> str:
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("noise_multiplier", "curve", "x", "lower", "upper"))
-    for one in curves:
-        sigma = repr(one.mechanism.sigma)
-        for name, sandwich in (("delta_by_epsilon", one.profile), ("type_two_by_type_one_error", one.trade_off)):
+    for curve in curves:
+        sigma = repr(curve.mechanism.sigma)
+        for name, sandwich in (("delta_by_epsilon", curve.profile), ("type_two_by_type_one_error", curve.trade_off)):
             columns = (sandwich.x.tolist(), sandwich.lower.tolist(), sandwich.upper.tolist())
             writer.writerows((sigma, name, *map(repr, row)) for row in zip(*columns, strict=True))
-        writer.writerows((sigma, name, "", repr(lower), repr(upper)) for name, (lower, upper) in one.numbers.items())
+        writer.writerows((sigma, name, "", repr(lower), repr(upper)) for name, (lower, upper) in curve.numbers.items())
     return out.getvalue()
 
 
 def curves_table(curves: Sequence[Curve], *, delta: float) -> str:
     """The numbers of every curve, a column each: at least .. at most, rounded outwards."""
-    rows = [("noise multiplier", *(f"{one.mechanism.sigma:.6g}" for one in curves))]
+    rows = [("noise multiplier", *(f"{curve.mechanism.sigma:.6g}" for curve in curves))]
     for name in curves[0].numbers:
         title = f"epsilon at delta = {delta:g}" if name == "epsilon" else TITLES.get(name, name)
-        rows.append((title, *(_between(*one.numbers[name]) for one in curves)))
+        rows.append((title, *(_between(*curve.numbers[name]) for curve in curves)))
     return aligned(rows)
 
 
@@ -89,10 +89,10 @@ def plot_curves(curves: Sequence[Curve], path: str | Path) -> None:
     """delta by epsilon beside the trade-off curve; the band of each curve lies between its two bounds."""
     figure = new_figure(figsize=(9, 4.2))
     left, right = figure.subplots(1, 2)
-    smallest = min(float(one.profile.upper.min()) for one in curves)
-    for k, one in enumerate(curves):
-        color, label = f"C{k % 10}", f"sigma = {one.mechanism.sigma:.5g}"
-        for axes, sandwich in ((left, one.profile), (right, one.trade_off)):
+    smallest = min(float(curve.profile.upper.min()) for curve in curves)
+    for k, curve in enumerate(curves):
+        color, label = f"C{k % 10}", f"sigma = {curve.mechanism.sigma:.5g}"
+        for axes, sandwich in ((left, curve.profile), (right, curve.trade_off)):
             axes.fill_between(sandwich.x, sandwich.lower, sandwich.upper, color=color, alpha=0.3, linewidth=0)
             axes.plot(sandwich.x, sandwich.upper, color=color, label=label)
             axes.plot(sandwich.x, sandwich.lower, color=color, linestyle="--", linewidth=0.8)

@@ -16,7 +16,7 @@ def visible(text: str) -> str:
     >>> visible("safe\u202e")
     'safe\\u202e'
     """
-    return COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return COMMANDS.sub(lambda command: command[0].encode("unicode_escape").decode(), text)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

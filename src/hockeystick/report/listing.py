@@ -26,14 +26,14 @@ def _accountants() -> list[dict[str, str]]:
 
     return [
         {
-            "name": one.name,
-            "sides": " and ".join(side.value for side in one.sides),
-            "runs": "default" if one.name in DEFAULT else "named",
-            "summary": f"{' and '.join(side.value for side in one.sides)}: {one.summary}",
-            "errs": one.errs,
-            "reference": one.reference,
+            "name": accountant.name,
+            "sides": " and ".join(side.value for side in accountant.sides),
+            "runs": "default" if accountant.name in DEFAULT else "named",
+            "summary": f"{' and '.join(side.value for side in accountant.sides)}: {accountant.summary}",
+            "errs": accountant.errs,
+            "reference": accountant.reference,
         }
-        for one in every_accountant().values()
+        for accountant in every_accountant().values()
     ]
 
 
@@ -44,7 +44,11 @@ def _support() -> list[dict[str, str]]:
     rows = []
     for strategy, sampler in PAIRS:
         kinds = pair_types(strategy, sampler)
-        names = [one.name for one in every_accountant().values() if any(one.covers(kind) for kind in kinds)]
+        names = [
+            accountant.name
+            for accountant in every_accountant().values()
+            if any(accountant.covers(kind) for kind in kinds)
+        ]
         rows.append({"name": f"{strategy} with {sampler}", "summary": ", ".join(names)})
     return rows
 
@@ -53,8 +57,11 @@ def _generators() -> list[dict[str, str]]:
     from hockeystick.noise.generators import GENERATORS
 
     return [
-        {"name": one.name, "summary": f"from {one.lowest:.4f} to {one.highest:.4f}: {one.established}"}
-        for one in GENERATORS.values()
+        {
+            "name": generator.name,
+            "summary": f"from {generator.lowest:.4f} to {generator.highest:.4f}: {generator.established}",
+        }
+        for generator in GENERATORS.values()
     ]
 
 

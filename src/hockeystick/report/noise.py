@@ -29,9 +29,9 @@ def noise_text(cost: NoiseCost) -> str:
 
 def noise_json(cost: NoiseCost) -> dict[str, Any]:
     """The ``noise_cost`` of ``show --json``: bytes by place and type, the factor of replay, and measured seconds."""
-    found = asdict(cost)
-    kept = found.pop("bytes")
-    return found | {"bytes": {"memory": kept, "file": kept, "replay": dict.fromkeys(kept, 0)}}
+    measured = asdict(cost)
+    kept = measured.pop("bytes")
+    return measured | {"bytes": {"memory": kept, "file": kept, "replay": dict.fromkeys(kept, 0)}}
 
 
 def _size(count: int) -> str:

@@ -69,12 +69,12 @@ def _commands(plan: Plan, pair: DominatingPair, noise: float | None, path: str) 
     delta = "" if plan.target.delta else f" --delta {_usual_delta(plan.data.num_examples):g}"
     epsilon = "" if plan.target.epsilon else f" --epsilon {USUAL_EPSILON:g}"
     sigma = "" if noise else " --noise-multiplier 1"
-    found = [(f"hockeystick calibrate {path}{epsilon}{delta}", "the smallest noise for the target")]
+    commands = [(f"hockeystick calibrate {path}{epsilon}{delta}", "the smallest noise for the target")]
     if ACCOUNTANTS["monte_carlo"].why_not(pair, Side.UPPER) is None:
         command = f"hockeystick calibrate {path}{epsilon}{delta} --allow monte-carlo"
-        found.append((command, "the same, with bounds that rest on samples"))
+        commands.append((command, "the same, with bounds that rest on samples"))
     return [
-        *found,
+        *commands,
         (f"hockeystick epsilon {path}{sigma}{delta}", "epsilon at that noise"),
         (f"hockeystick delta {path}{sigma}{epsilon}", "delta at that noise"),
         (f"hockeystick compare {path}{sigma}{delta}", "what every method says"),
@@ -86,9 +86,9 @@ def _usual_delta(num_examples: int) -> float:
     return float(f"1e{-floor(log10(num_examples)) - 1}")
 
 
-def overview_text(found: Overview) -> str:
+def overview_text(overview: Overview) -> str:
     """The overview in lines."""
-    plan, numbers = found.plan, found.numbers
+    plan, numbers = overview.plan, overview.numbers
     rows = [
         ("sampler", plan.sampler.kind),
         ("examples", f"{numbers.num_examples}"),
@@ -96,20 +96,20 @@ def overview_text(found: Overview) -> str:
         ("sampling rate", f"{numbers.rate:.6g} (1 in {1.0 / numbers.rate:.10g})"),
         ("steps", f"{numbers.steps}{_epochs(numbers)}"),
         ("participations", f"{_how(numbers)} {numbers.participations:.6g} per example"),
-        ("strategy", f"{plan.strategy.kind}, sensitivity {found.sensitivity:.6g} (largest column norm)"),
+        ("strategy", f"{plan.strategy.kind}, sensitivity {overview.sensitivity:.6g} (largest column norm)"),
     ]
     if plan.unit.kind == "user":
         rows.insert(2, ("unit", plan.unit.described))
-    if found.full_sensitivity is not None:
-        rows.append(("whole run", f"sensitivity {found.full_sensitivity:.6g} if the batches were known"))
-    if found.noise_multiplier is None:
+    if overview.full_sensitivity is not None:
+        rows.append(("whole run", f"sensitivity {overview.full_sensitivity:.6g} if the batches were known"))
+    if overview.noise_multiplier is None:
         rows.append(("noise", "not given; 'calibrate' finds it"))
     else:
-        relative = found.noise_multiplier / found.sensitivity
+        relative = overview.noise_multiplier / overview.sensitivity
         rows.append(
             (
                 "noise",
-                f"noise_multiplier {found.noise_multiplier!r} clipping norms; over the sensitivity {relative:.6g}",
+                f"noise_multiplier {overview.noise_multiplier!r} clipping norms; over the sensitivity {relative:.6g}",
             )
         )
     if plan.noise.exact:
@@ -117,27 +117,27 @@ def overview_text(found: Overview) -> str:
     target = [f"{name} {value!r}" for name, value in plan.target.model_dump().items() if value is not None]
     rows.append(("target", ", ".join(target) if target else "not given"))
     lines = [f"{name:<16}{value}" for name, value in rows]
-    if found.refusal is not None:
-        return "\n".join([*lines, found.refusal])
-    width = max(len(command) for command, _ in found.commands)
-    return "\n".join([*lines, "next", *(f"  {command:<{width}}  {answers}" for command, answers in found.commands)])
+    if overview.refusal is not None:
+        return "\n".join([*lines, overview.refusal])
+    width = max(len(command) for command, _ in overview.commands)
+    return "\n".join([*lines, "next", *(f"  {command:<{width}}  {answers}" for command, answers in overview.commands)])
 
 
-def overview_json(found: Overview) -> dict[str, Any]:
+def overview_json(overview: Overview) -> dict[str, Any]:
     """The JSON object of ``show --json`` for a plan."""
     return {
         "kind": "plan",
-        "sampler": found.plan.sampler.kind,
-        "strategy": found.plan.strategy.kind,
-        "unit": found.plan.unit.model_dump(mode="json"),
-        "exact": found.plan.noise.exact,
-        **asdict(found.numbers),
-        "sensitivity": found.sensitivity,
-        "full_sensitivity": found.full_sensitivity,
-        "noise_multiplier": found.noise_multiplier,
-        "target": found.plan.target.model_dump(mode="json"),
-        "refusal": found.refusal,
-        "commands": [{"command": command, "answers": answers} for command, answers in found.commands],
+        "sampler": overview.plan.sampler.kind,
+        "strategy": overview.plan.strategy.kind,
+        "unit": overview.plan.unit.model_dump(mode="json"),
+        "exact": overview.plan.noise.exact,
+        **asdict(overview.numbers),
+        "sensitivity": overview.sensitivity,
+        "full_sensitivity": overview.full_sensitivity,
+        "noise_multiplier": overview.noise_multiplier,
+        "target": overview.plan.target.model_dump(mode="json"),
+        "refusal": overview.refusal,
+        "commands": [{"command": command, "answers": answers} for command, answers in overview.commands],
     }
 
 

@@ -22,7 +22,7 @@ RESTS_ON = "the claim holds if"
 
 def certificate_page(
     certificate: Certificate,
-    found: Recomputed,
+    recomputed: Recomputed,
     addenda: Sequence[Addendum] = (),
     *,
     public: bool = False,
@@ -31,7 +31,7 @@ def certificate_page(
     """The page of a certificate.
 
     Args:
-        found: what was computed again from it.
+        recomputed: what was computed again from it.
         addenda: about this certificate.
         public: leave out the fields that should not be published.
         record: of the run that the certificate covers.
@@ -42,11 +42,11 @@ def certificate_page(
     return Page(
         kind="Certificate",
         title=certificate.sentence,
-        notices=[*_contradictions(addenda), verdict(found.unverified)],
+        notices=[*_contradictions(addenda), verdict(recomputed.unverified)],
         blocks=(
             claim,
-            plots(certificate, found),
-            attackers(found),
+            plots(certificate, recomputed),
+            attackers(recomputed),
             _assumptions(certificate, addenda, record),
             _audits(addenda),
             of_run,
@@ -54,7 +54,7 @@ def certificate_page(
             run,
             rest,
         ),
-        colophon=found.left_out,
+        colophon=recomputed.left_out,
     )
 
 
@@ -74,33 +74,33 @@ def verdict(unverified: str | None) -> Notice:
     return Notice("plain", unverified)
 
 
-def plots(certificate: AnyCertificate, found: Recomputed) -> Plots:
+def plots(certificate: AnyCertificate, recomputed: Recomputed) -> Plots:
     """The curves of one run, its noise at other epsilons, and its methods."""
     note = (
         f"hockeystick {__version__} computed these plots again from the mechanism. The points named 'the claim' are "
         "what the certificate states. At each computed point the truth is within the band; lines only join the points."
     )
-    return Plots("plots", note, _plots(certificate, found))
+    return Plots("plots", note, _plots(certificate, recomputed))
 
 
-def _plots(certificate: AnyCertificate, found: Recomputed) -> list[Plot]:
+def _plots(certificate: AnyCertificate, recomputed: Recomputed) -> list[Plot]:
     drawn = []
-    if found.curve is not None:
-        drawn += [_profile(certificate, found), _trade_off(found)]
-    if found.noise:
-        drawn.append(_noise(certificate, found))
-    if found.outcomes:
+    if recomputed.curve is not None:
+        drawn += [_profile(certificate, recomputed), _trade_off(recomputed)]
+    if recomputed.noise:
+        drawn.append(_noise(certificate, recomputed))
+    if recomputed.outcomes:
         bounds = [
             BoundOfMethod(
-                method=one.method,
-                side=one.side,
-                kind=one.kind,
-                confidence=one.confidence,
-                epsilon=None if one.value == inf else one.value,
-                seconds=one.seconds,
-                status=one.status,
+                method=outcome.method,
+                side=outcome.side,
+                kind=outcome.kind,
+                confidence=outcome.confidence,
+                epsilon=None if outcome.value == inf else outcome.value,
+                seconds=outcome.seconds,
+                status=outcome.status,
             )
-            for one in found.outcomes
+            for outcome in recomputed.outcomes
         ]
         _, delta = certificate.question.claimed(certificate.bounds.upper)
         text = f"All bounds are at delta = {delta:g}. {EXPLANATION}"
@@ -108,9 +108,9 @@ def _plots(certificate: AnyCertificate, found: Recomputed) -> list[Plot]:
     return drawn
 
 
-def _profile(certificate: AnyCertificate, found: Recomputed) -> Plot:
-    assert found.curve is not None
-    profile = found.curve.profile
+def _profile(certificate: AnyCertificate, recomputed: Recomputed) -> Plot:
+    assert recomputed.curve is not None
+    profile = recomputed.curve.profile
     smallest = min(value for value in profile.upper.tolist() if value > 0.0)
     _, delta = certificate.question.claimed(certificate.bounds.upper)
     spec = {
@@ -138,9 +138,9 @@ def _claim(certificate: AnyCertificate) -> dict[str, object]:
     return band("the claim", [bounds.lower, bounds.upper], [delta, None], [None, delta]) | {"points": True}
 
 
-def _trade_off(found: Recomputed) -> Plot:
-    assert found.curve is not None
-    curve = found.curve.trade_off
+def _trade_off(recomputed: Recomputed) -> Plot:
+    assert recomputed.curve is not None
+    curve = recomputed.curve.trade_off
     spec = {
         "title": "trade-off curve",
         "description": "Every attack has at least the error rate in the left column. "
@@ -155,11 +155,11 @@ def _trade_off(found: Recomputed) -> Plot:
     return Plot("plot", spec)
 
 
-def _noise(certificate: AnyCertificate, found: Recomputed) -> Plot:
+def _noise(certificate: AnyCertificate, recomputed: Recomputed) -> Plot:
     epsilon, delta = certificate.question.claimed(certificate.bounds.upper)
-    name = f"certified by {found.method}"
+    name = f"certified by {recomputed.method}"
     series: list[dict[str, Any]] = [
-        {"name": name, "x": list(found.noise), "y": list(found.noise.values()), "side": "upper"}
+        {"name": name, "x": list(recomputed.noise), "y": list(recomputed.noise.values()), "side": "upper"}
     ]
     if epsilon > 0.0:
         here = {"name": "the claim", "x": [epsilon], "y": [certificate.mechanism.sigma]}
@@ -174,9 +174,9 @@ def _noise(certificate: AnyCertificate, found: Recomputed) -> Plot:
     return Plot("plot", spec)
 
 
-def attackers(found: Recomputed) -> Table:
+def attackers(recomputed: Recomputed) -> Table:
     """What the curve says in single numbers."""
-    numbers = {} if found.curve is None else found.curve.numbers
+    numbers = {} if recomputed.curve is None else recomputed.curve.numbers
     rows = [(TITLES.get(name, name), *between(*ends)) for name, ends in numbers.items() if name != "epsilon"]
     note = (
         "These numbers are computed from the deterministic bounds on the whole curve. The mu in this table covers the "
@@ -219,14 +219,16 @@ def _verdict(check: Check) -> str:
 def _audits(addenda: Sequence[Addendum]) -> Table:
     rows = []
     for addendum in addenda:
-        for one in addendum.evidence:
-            verdict = one.verdict
+        for evidence in addendum.evidence:
+            verdict = evidence.verdict
             broken = [f"{each.name}: {each.says}" for each in verdict.findings if each.broken]
             result = "refuted" if verdict.refuted else "nothing found"
             said = "; ".join(broken) or "nothing was found against the claim"
             if verdict.epsilon is not None:
                 said += f"; epsilon at least {number(verdict.epsilon.audited, up=False)} by this audit"
-            rows.append((one.audit, result, LOOKED_AT[one.audit], f"{verdict.samples}", f"{one.level:g}", said))
+            rows.append(
+                (evidence.audit, result, LOOKED_AT[evidence.audit], f"{verdict.samples}", f"{evidence.level:g}", said)
+            )
     note = "These are the verdicts of the addenda; 'hockeystick verify ADDENDUM' derives them again."
     columns = ("audit", "verdict", "looked at", "how many", "false-alarm level", "findings")
     return Table("audits", note, columns, rows, wordy=True)

@@ -27,9 +27,9 @@ def band(name: str, x: Iterable[float], lower: Iterable[float | None], upper: It
     """A series of ``plots.js`` between its bounds."""
     return {
         "name": name,
-        "x": [float(one) for one in x],
-        "lower": [known(one) for one in lower],
-        "upper": [known(one) for one in upper],
+        "x": [float(place) for place in x],
+        "lower": [known(end) for end in lower],
+        "upper": [known(end) for end in upper],
     }
 
 

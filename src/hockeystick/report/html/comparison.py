@@ -37,19 +37,19 @@ class Comparison(Spec):
 def methods_rows(bounds: Sequence[BoundOfMethod]) -> list[dict[str, Any]]:
     """A row of an interval plot for each method, the smallest upper bound first."""
     rows: dict[str, dict[str, Any]] = {}
-    for one in bounds:
-        row = rows.setdefault(one.method, {"name": one.method, "lower": None, "upper": None, "note": _note(one)})
-        row[one.side.value] = known(one.epsilon)
-        if one.status != "ok" and one.status not in row["note"]:
-            row["note"] = "; ".join(filter(None, (row["note"], f"{one.side.value} bound: {one.status}")))
+    for bound in bounds:
+        row = rows.setdefault(bound.method, {"name": bound.method, "lower": None, "upper": None, "note": _note(bound)})
+        row[bound.side.value] = known(bound.epsilon)
+        if bound.status != "ok" and bound.status not in row["note"]:
+            row["note"] = "; ".join(filter(None, (row["note"], f"{bound.side.value} bound: {bound.status}")))
     return sorted(rows.values(), key=_place)
 
 
-def _note(one: BoundOfMethod) -> str:
+def _note(bound: BoundOfMethod) -> str:
     """With what probability a bound fails, rounded up; nothing for one that cannot fail."""
-    if one.kind is Kind.DETERMINISTIC:
+    if bound.kind is Kind.DETERMINISTIC:
         return ""
-    return f"Monte Carlo, fails with probability at most {number(1.0 - one.confidence)}"
+    return f"Monte Carlo, fails with probability at most {number(1.0 - bound.confidence)}"
 
 
 def _place(row: dict[str, Any]) -> tuple[float, float]:
@@ -57,18 +57,25 @@ def _place(row: dict[str, Any]) -> tuple[float, float]:
     return (float("inf") if upper is None else upper, -(lower or 0.0))
 
 
-def comparison_page(found: Comparison, name: str) -> Page:
+def comparison_page(comparison: Comparison, name: str) -> Page:
     """The page of a comparison.
 
     Args:
         name: of the file, for the colophon.
     """
-    rows = methods_rows(found.bounds)
-    title = f"Methods side by side at noise multiplier {found.noise_multiplier!r}, delta {found.delta!r}"
+    rows = methods_rows(comparison.bounds)
+    title = f"Methods side by side at noise multiplier {comparison.noise_multiplier!r}, delta {comparison.delta!r}"
     note = "The numbers are those of the file; nothing was computed again."
     table = [
-        (one.method, one.side.value, _end(one), _note(one) or one.kind.value, f"{one.seconds:.3g}", one.status)
-        for one in found.bounds
+        (
+            bound.method,
+            bound.side.value,
+            _end(bound),
+            _note(bound) or bound.kind.value,
+            f"{bound.seconds:.3g}",
+            bound.status,
+        )
+        for bound in comparison.bounds
     ]
     return Page(
         kind="Comparison",
@@ -82,6 +89,6 @@ def comparison_page(found: Comparison, name: str) -> Page:
     )
 
 
-def _end(one: BoundOfMethod) -> str:
-    ends = between(one.epsilon, None)[0], between(None, one.epsilon)[1]
-    return "-" if one.epsilon is None else ends[one.side is Side.UPPER]
+def _end(bound: BoundOfMethod) -> str:
+    ends = between(bound.epsilon, None)[0], between(None, bound.epsilon)[1]
+    return "-" if bound.epsilon is None else ends[bound.side is Side.UPPER]

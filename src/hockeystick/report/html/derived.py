@@ -15,7 +15,7 @@ from hockeystick.report.html.comparison import EXPLANATION
 from hockeystick.report.html.page import Page, Plot, Plots, Table
 
 
-def page_of_format_1(certificate: CertificateOfFormat1, found: Recomputed) -> Page:
+def page_of_format_1(certificate: CertificateOfFormat1, recomputed: Recomputed) -> Page:
     """The page of a certificate that version 0.1.0 wrote."""
     lower = certificate.method.lower
     method = f"upper bound by {certificate.method.upper}" + ("" if lower is None else f", lower bound by {lower}")
@@ -26,19 +26,19 @@ def page_of_format_1(certificate: CertificateOfFormat1, found: Recomputed) -> Pa
     return Page(
         kind="Certificate",
         title=_sentence("The run is", certificate, unit_of(certificate)),
-        notices=(verdict(found.unverified),),
+        notices=(verdict(recomputed.unverified),),
         blocks=(
             _claim(certificate, *rows),
-            plots(certificate, found),
-            attackers(found),
+            plots(certificate, recomputed),
+            attackers(recomputed),
             _requirements((), [certificate.requirements]),
             Section("what was run", (Row("mechanism", described(certificate.mechanism)),)),
         ),
-        colophon=found.left_out,
+        colophon=recomputed.left_out,
     )
 
 
-def page_of_claim(claim: Composition | Tuning, found: RecomputedTogether) -> Page:
+def page_of_claim(claim: Composition | Tuning, recomputed: RecomputedTogether) -> Page:
     """The page of a claim that follows from the certificates in it."""
     failure = claim.failure_probability
     risk = ""
@@ -48,14 +48,14 @@ def page_of_claim(claim: Composition | Tuning, found: RecomputedTogether) -> Pag
     return Page(
         kind=claim.what.capitalize(),
         title=_sentence(claim.subject, claim, unit_of(claim.certificates[0])),
-        notices=(verdict(found.unverified),),
+        notices=(verdict(recomputed.unverified),),
         blocks=(
             _claim(claim, about, Row("kind", f"{claim.kind.value}{risk}")),
-            Plots("plots", f"{EXPLANATION} Lines only join the computed points.", _plots(claim, found)),
+            Plots("plots", f"{EXPLANATION} Lines only join the computed points.", _plots(claim, recomputed)),
             _certificates(claim),
-            _requirements(claim.requirements, [one.requirements for one in claim.certificates]),
+            _requirements(claim.requirements, [certificate.requirements for certificate in claim.certificates]),
         ),
-        colophon=found.left_out,
+        colophon=recomputed.left_out,
     )
 
 
@@ -78,12 +78,12 @@ def _claim(claim: AnyCertificate | DerivedClaim, *rows: Row) -> Section:
     return Section("claim", rows)
 
 
-def _plots(claim: Composition | Tuning, found: RecomputedTogether) -> list[Plot]:
+def _plots(claim: Composition | Tuning, recomputed: RecomputedTogether) -> list[Plot]:
     """Epsilon by delta of the whole, and the epsilons that the claim and its certificates state."""
     _, delta = claim.question.claimed(claim.bounds.upper)
-    deltas, ends = list(found.epsilons), list(found.epsilons.values())
-    whole = band("together", deltas, [one.lower for one in ends], [one.upper for one in ends])
-    own = found.epsilons[delta]
+    deltas, ends = list(recomputed.epsilons), list(recomputed.epsilons.values())
+    whole = band("together", deltas, [interval.lower for interval in ends], [interval.upper for interval in ends])
+    own = recomputed.epsilons[delta]
     drawn = []
     if len(deltas) > 1:
         spec = {
@@ -96,9 +96,9 @@ def _plots(claim: Composition | Tuning, found: RecomputedTogether) -> list[Plot]
         }
         drawn.append(Plot("plot", spec))
     rows = [_interval(f"the claim, at delta {exact(delta)}", own.lower, own.upper)]
-    for place, one in enumerate(claim.certificates, 1):
-        epsilon, at = one.question.claimed(one.bounds.upper)
-        lower = one.bounds.lower if isinstance(one.epsilon, Interval) else None
+    for place, certificate in enumerate(claim.certificates, 1):
+        epsilon, at = certificate.question.claimed(certificate.bounds.upper)
+        lower = certificate.bounds.lower if isinstance(certificate.epsilon, Interval) else None
         rows.append(_interval(f"certificate {place}, at delta {number(at)}", lower, epsilon))
     title = "epsilon of the claim and of its certificates"
     note = "Each epsilon is at the delta that its certificate or claim states."
@@ -111,13 +111,13 @@ def _interval(name: str, lower: float | None, upper: float) -> dict[str, Any]:
 
 def _certificates(claim: Composition | Tuning) -> Table:
     rows = []
-    for place, (one, methods) in enumerate(zip(claim.certificates, claim.methods, strict=True)):
-        epsilon, delta = one.question.claimed(one.bounds.upper)
+    for place, (certificate, methods) in enumerate(zip(claim.certificates, claim.methods, strict=True)):
+        epsilon, delta = certificate.question.claimed(certificate.bounds.upper)
         enters = f"{methods.route.value} of {', '.join(methods.upper)}"
         below = "" if methods.lower is None else f"; from below by {methods.lower}"
         copies = claim.runs.count(place) if isinstance(claim, Composition) else claim.trials
-        said = f"({number(epsilon)}, {number(delta)}), {one.kind_text}"
-        rows.append((f"{place + 1}", f"{copies}", described(one.mechanism), said, f"{enters}{below}"))
+        said = f"({number(epsilon)}, {number(delta)}), {certificate.kind_text}"
+        rows.append((f"{place + 1}", f"{copies}", described(certificate.mechanism), said, f"{enters}{below}"))
     columns = ("certificate", "runs", "mechanism", "claims by itself", "enters with the")
     return Table("certificates", "The file of the claim contains all of these certificates.", columns, rows, wordy=True)
 
@@ -126,9 +126,9 @@ def _requirements(together: Sequence[str], of_each: Sequence[Sequence[str]]) -> 
     """What all runs together must do, and what those of each certificate must, every sentence once."""
     whose: dict[str, list[str]] = {}
     for place, requirements in enumerate(of_each, 1):
-        for one in requirements:
-            whose.setdefault(one, []).append(f"{place}")
+        for requirement in requirements:
+            whose.setdefault(requirement, []).append(f"{place}")
     each = [("the run" if not together else f"runs of {', '.join(of)}", text) for text, of in whose.items()]
-    rows = [("all runs", one) for one in together] + each
+    rows = [("all runs", requirement) for requirement in together] + each
     note = "This file says what the runs must do, and nothing about whether they did."
     return Table(RESTS_ON, note, ("who", "must"), rows)

@@ -34,8 +34,8 @@ class CellOfSweep(Spec):
 
     def ends(self, name: str) -> tuple[float | None, float | None]:
         """The lower and the upper end of what was bounded."""
-        found = getattr(self, name)
-        return (found.lower, found.upper) if isinstance(found, Interval) else (None, None)
+        end = getattr(self, name)
+        return (end.lower, end.upper) if isinstance(end, Interval) else (None, None)
 
 
 class SweepResults(Spec):
@@ -75,7 +75,7 @@ def _axis(cells: Sequence[CellOfSweep]) -> str | None:
     counts: dict[str, set[float]] = {}
     for name in cells[0].fields:
         values = [cell.fields.get(name) for cell in cells]
-        numbers = [float(one) for one in values if isinstance(one, int | float) and not isinstance(one, bool)]
+        numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
         if len(numbers) == len(values):
             counts[name] = set(numbers)
     best = max(counts, key=lambda name: len(counts[name]), default=None)
@@ -92,8 +92,8 @@ def _plots(cells: Sequence[CellOfSweep], axis: str, bounded: str) -> tuple[list[
     plots = []
     for start in range(0, min(len(names), SERIES * MOST_PLOTS), SERIES):
         shown = names[start : start + SERIES]
-        series = [_curve(one, curves[one], axis, bounded) for one in shown]
-        values = [one for each in series for one in each["x"] if one > 0]
+        series = [_curve(name, curves[name], axis, bounded) for name in shown]
+        values = [x for each in series for x in each["x"] if x > 0]
         log = len(values) == sum(len(each["x"]) for each in series) and max(values) >= 20.0 * min(values)
         spec = {
             "title": f"{bounded} by {axis}" + (f", part {start // SERIES + 1}" if len(names) > SERIES else ""),
@@ -111,8 +111,8 @@ def _curve(name: str, cells: Sequence[CellOfSweep], axis: str, bounded: str) -> 
     ordered = sorted(cells, key=lambda cell: float(cell.fields[axis]))
     ends = [cell.ends(bounded) for cell in ordered]
     x = [float(cell.fields[axis]) for cell in ordered]
-    found = band(name, x, [lower for lower, _ in ends], [upper for _, upper in ends])
-    return found | ({"points": True} if len(x) == 1 else {})
+    series = band(name, x, [lower for lower, _ in ends], [upper for _, upper in ends])
+    return series | ({"points": True} if len(x) == 1 else {})
 
 
 def _table(cells: Sequence[CellOfSweep], bounded: str) -> Table:
