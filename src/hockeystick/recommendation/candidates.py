@@ -79,7 +79,7 @@ class Limits:
             raise InvalidInputError(f"The 'parameters' field must be at least 1. Got {self.parameters} instead.")
         if self.dtype not in TYPES:
             raise InvalidInputError(f"The 'dtype' field must be float32 or float64. Got {self.dtype!r} instead.")
-        unknown = next((one for one in self.samplers if one not in LOADERS), None)
+        unknown = next((sampler for sampler in self.samplers if sampler not in LOADERS), None)
         if unknown is not None or not self.samplers:
             raise InvalidInputError(
                 f"The 'samplers' field must name some of {', '.join(LOADERS)}. Got {shortened(unknown)} instead."
@@ -236,7 +236,7 @@ def families(plan: Plan, limits: Limits) -> list[Family]:
 
 def singles(plan: Plan, limits: Limits, own: bool = True) -> list[Candidate]:
     """Candidates without a grid: the user's own plan, unless its sampler is open, and independent noise."""
-    found = [Candidate(plan.model_copy(update=WITHOUT_NOISE), own=True)] if own else []
+    candidates = [Candidate(plan.model_copy(update=WITHOUT_NOISE), own=True)] if own else []
     samplers: list[tuple[SamplerOptions, Data | None]] = []
     if "poisson" in limits.samplers:
         samplers.append((PoissonOptions(), None))
@@ -249,8 +249,8 @@ def singles(plan: Plan, limits: Limits, own: bool = True) -> list[Candidate]:
     if "deterministic" in limits.samplers and limits.samplers == ("deterministic",):
         samplers.append((DeterministicOptions(), None))
     made = (candidate(plan, Identity(), sampler, data) for sampler, data in samplers)
-    known = [one.plan for one in found]
-    return found + [one for one in made if one is not None and one.plan not in known]
+    known = [candidate.plan for candidate in candidates]
+    return candidates + [candidate for candidate in made if candidate is not None and candidate.plan not in known]
 
 
 def normalised(plan: Plan, limits: Limits, bands: int) -> Candidate | None:
@@ -264,11 +264,11 @@ def every(plan: Plan, limits: Limits) -> Iterator[Candidate]:
     """All candidates, on the fine grids; for exhaustive searches and to tell whose results a file has."""
     yield from singles(plan, limits)
     for family in families(plan, limits):
-        yield from (one for point in family.points() if (one := family.at(point)) is not None)
+        yield from (candidate for point in family.points() if (candidate := family.at(point)) is not None)
     for bands in BANDS:
-        one = normalised(plan, limits, bands)
-        if one is not None:
-            yield one
+        candidate = normalised(plan, limits, bands)
+        if candidate is not None:
+            yield candidate
 
 
 def _bands(

@@ -55,7 +55,7 @@ class Recommendation:
     @property
     def own(self) -> Choice | None:
         """The choice that the user's plan names; None where it cannot be run."""
-        return next((one for one in self.choices if one.candidate.own), None)
+        return next((choice for choice in self.choices if choice.candidate.own), None)
 
 
 def recommend(
@@ -114,17 +114,17 @@ def recommend(
     search, first, answers = Search(asked), [0.0], []
 
     def answer(*, whole: bool = True) -> Recommendation:
-        ranked = sorted(search.ranked(), key=lambda one: not one.certified)
-        found = Recommendation(
+        ranked = sorted(search.ranked(), key=lambda choice: not choice.certified)
+        recommendation = Recommendation(
             asked=asked,
             choices=tuple(ranked),
             reasons=tuple(explanation(search, ranked, hurried=0.0 < budget < deadline.elapsed())) if whole else (),
             seconds=(first[0] or deadline.elapsed(), deadline.elapsed()),
         )
-        answers.append(found)
+        answers.append(recommendation)
         if on_answer is not None:
-            on_answer(found)
-        return found
+            on_answer(recommendation)
+        return recommendation
 
     def early() -> None:
         if not answers and deadline.elapsed() > EARLY_SECONDS:
@@ -159,10 +159,10 @@ def recommend(
             with suppress(BudgetExceededError), deadline.covering():
                 search.draft()
         first[0] = deadline.elapsed()
-        found = answer()
+        recommendation = answer()
         for _ in search.refine(calibrating, deadline=deadline, most=calibrations):
-            found = answer()
-    return replace(found, seconds=(first[0], deadline.elapsed()))
+            recommendation = answer()
+    return replace(recommendation, seconds=(first[0], deadline.elapsed()))
 
 
 def shared(monte_carlo: MonteCarlo, asked: Asked) -> tuple[MonteCarlo, float]:
