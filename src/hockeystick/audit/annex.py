@@ -189,10 +189,10 @@ class Addendum(Spec):
         Raises: InvalidInputError for a file that is not an addendum, VerificationError for one that was altered.
         """
         name = f"addendum {shortened(str(path))}"
-        found = cls.parse_json(read_small_file(path, name, MOST_BYTES), name)
-        found._check_digests()
-        found.certificate.mechanism.look_for_companion(path)
-        return found
+        addendum = cls.parse_json(read_small_file(path, name, MOST_BYTES), name)
+        addendum._check_digests()
+        addendum.certificate.mechanism.look_for_companion(path)
+        return addendum
 
     def _check_digests(self) -> None:
         if self.certificate.digest != self.certificate.content_digest():
@@ -348,7 +348,7 @@ def _checks(certificate: Certificate, evidence: Sequence[Evidence]) -> tuple[Che
         raise InvalidInputError(
             "The 'certificate' argument must be of the present format, which names its assumptions."
         )
-    found = []
+    checks = []
     for assumption in certificate.assumptions:
         tests = [test for test in evidence if test.audit in TESTS.get(assumption.name, ())]
         if any(test.verdict.refuted for test in tests):
@@ -358,8 +358,8 @@ def _checks(certificate: Certificate, evidence: Sequence[Evidence]) -> tuple[Che
         else:
             outcome = Outcome.HOLDS if assumption.status is Status.HOLDS else Outcome.NOT_TESTED
         by = tuple(test.audit for test in tests)
-        found.append(Check(assumption=assumption.name, outcome=outcome, by=by, text=assumption.text))
-    return tuple(found)
+        checks.append(Check(assumption=assumption.name, outcome=outcome, by=by, text=assumption.text))
+    return tuple(checks)
 
 
 def _one_line(text: str) -> str:
@@ -379,12 +379,12 @@ def _size(certificate: Certificate, num_examples: int | None) -> int:
     return int(size)
 
 
-def _same(claimed: object, found: object) -> bool:
+def _same(claimed: object, derived: object) -> bool:
     """Whether two verdicts say the same, numbers up to ``ROUNDED``."""
-    if isinstance(claimed, dict) and isinstance(found, dict):
-        return claimed.keys() == found.keys() and all(_same(claimed[key], found[key]) for key in found)
-    if isinstance(claimed, list | tuple) and isinstance(found, list | tuple):
-        return len(claimed) == len(found) and all(map(_same, claimed, found))
-    if isinstance(claimed, float) and isinstance(found, float):
-        return isclose(claimed, found, rel_tol=ROUNDED, abs_tol=ROUNDED)
-    return claimed == found
+    if isinstance(claimed, dict) and isinstance(derived, dict):
+        return claimed.keys() == derived.keys() and all(_same(claimed[key], derived[key]) for key in derived)
+    if isinstance(claimed, list | tuple) and isinstance(derived, list | tuple):
+        return len(claimed) == len(derived) and all(map(_same, claimed, derived))
+    if isinstance(claimed, float) and isinstance(derived, float):
+        return isclose(claimed, derived, rel_tol=ROUNDED, abs_tol=ROUNDED)
+    return claimed == derived

@@ -55,7 +55,9 @@ class Bets:
         stakes = FRACTIONS / (growth + delta)
         self.growth, self.stakes, self.delta = growth, stakes, delta
         self.pays = {
-            (one, other): np.log1p(stakes * (one - growth * other - delta)) for one in (0, 1) for other in (0, 1)
+            (first, second): np.log1p(stakes * (first - growth * second - delta))
+            for first in (0, 1)
+            for second in (0, 1)
         }
 
     def observe(self, with_example: Array, without: Array) -> None:
@@ -89,8 +91,8 @@ class Bets:
     def _evidence(self) -> Array:
         """The logarithm of the mean worth of all bets against each epsilon."""
         logs = self.means.copy()
-        for (one, other), pays in self.pays.items():
-            logs += self.counts[:, one, other, :, :, None] * pays[None, :, None, :]
+        for (first, second), pays in self.pays.items():
+            logs += self.counts[:, first, second, :, :, None] * pays[None, :, None, :]
         bets = logs[0, 0].size * 2
         worth: Array = np.logaddexp.reduce(logs, axis=(0, 2, 3)) - log(bets)
         return worth
@@ -110,8 +112,8 @@ class Bets:
 
     @property
     def _rejected(self) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self.highest >= -log(self.level)
-        return found
+        rejected: NDArray[np.bool_] = self.highest >= -log(self.level)
+        return rejected
 
     @property
     def evidence(self) -> float:

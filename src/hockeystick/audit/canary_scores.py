@@ -60,7 +60,7 @@ class CanaryScores(Spec):
         Raises: InvalidInputError for a certificate that states another number of examples; and as ``guesses``.
         """
         self._check_counted(certificate)
-        found = guesses(
+        verdict = guesses(
             self.scores,
             coins(self.seed, len(self.scores)),
             certificate=certificate,
@@ -69,7 +69,7 @@ class CanaryScores(Spec):
             **options,
         )
         made = {"seed": self.seed, "num_examples": self.num_examples, "observed": self.observed}
-        return found.model_copy(update={"claimed": found.claimed | made})
+        return verdict.model_copy(update={"claimed": verdict.claimed | made})
 
     def save(self, path: str | Path) -> None:
         """Write the scores as JSON, whole or not at all."""

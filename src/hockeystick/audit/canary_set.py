@@ -97,11 +97,11 @@ class Canaries:
         Args:
             batch: indices of examples; those of real ones add nothing.
         """
-        found = np.zeros(self.size)
+        gradient = np.zeros(self.size)
         who = self._canaries_in(batch)
         who = who[self.included[who]]
-        np.add.at(found, self._places[who].ravel(), self.clip_norm * self._values[who].ravel())
-        return found
+        np.add.at(gradient, self._places[who].ravel(), self.clip_norm * self._values[who].ravel())
+        return gradient
 
     def plant(self, parameters: Sequence[Any], batch: ArrayLike) -> None:
         """Write the gradients of a batch's canaries into the per-example gradients of torch, before they are clipped.
@@ -119,8 +119,8 @@ class Canaries:
         indices = np.asarray(batch, dtype=np.int64).ravel()
         rows = np.flatnonzero(indices >= self.num_examples)
         gradients = np.zeros((rows.size, self.size))
-        for row, one in zip(gradients, indices[rows], strict=True):
-            row += self.sum_of([one])
+        for row, index in zip(gradients, indices[rows], strict=True):
+            row += self.sum_of([index])
         if sum(int(parameter.numel()) for parameter in parameters) != self.size:
             raise InvalidInputError(f"The 'parameters' argument must have {self.size} numbers, as the canaries have.")
         start = 0
@@ -175,8 +175,8 @@ class Canaries:
         except UnsupportedError:
             pass
         means = mechanism.matrix.dot(self._turns(mechanism)) / mechanism.sigma
-        found: Array = (means * (outputs - 0.5 * means)).sum(axis=0)
-        return np.nan_to_num(found)
+        scores: Array = (means * (outputs - 0.5 * means)).sum(axis=0)
+        return np.nan_to_num(scores)
 
     def record(self, mechanism: Mechanism, *, scores: ArrayLike | None = None) -> CanaryScores:
         """What the run says about its canaries, as plain data for a file and for ``hockeystick audit --canaries``.
@@ -210,13 +210,13 @@ class Canaries:
 
     def _turns(self, mechanism: Mechanism) -> Array:
         """How often each canary takes part in each step, shape (steps, count), over some draws of the sampler."""
-        found = np.zeros((mechanism.matrix.steps, self.count))
+        turns = np.zeros((mechanism.matrix.steps, self.count))
         draws = 1 if mechanism.sampler.batches_are_public else DRAWS
         for draw in range(draws):
             batches = mechanism.sampler.batches(self.total, np.random.default_rng(draw))
             for step, batch in enumerate(batches):
-                found[step, self._canaries_in(batch)] += 1.0 / draws
-        return found
+                turns[step, self._canaries_in(batch)] += 1.0 / draws
+        return turns
 
     def _canaries_in(self, batch: ArrayLike) -> NDArray[np.int64]:
         indices = np.asarray(batch, dtype=np.int64).ravel()

@@ -47,7 +47,7 @@ class Guesses:
     def chances(self, epsilons: Array, delta: float) -> Array:
         """The chance, at most, of so many right guesses if the run is (epsilon, delta)-DP, for each epsilon."""
         if self.independent:
-            return np.array([self._independent(float(one), delta) for one in epsilons])
+            return np.array([self._independent(float(epsilon), delta) for epsilon in epsilons])
         tails, weights = self._tails(epsilons)
         return np.minimum(tails + delta * weights, 1.0)
 
@@ -57,8 +57,8 @@ class Guesses:
             return np.array([self._independent_gaussian(float(mu)) for mu in mus])
         epsilons, tails, weights = self._levels
         deltas = gaussian_profile(mus[:, None], epsilons[None, :]) * (1.0 + 1e-9)
-        found: Array = np.minimum((tails[None, :] + deltas * weights[None, :]).min(axis=1), 1.0)
-        return found
+        chances: Array = np.minimum((tails[None, :] + deltas * weights[None, :]).min(axis=1), 1.0)
+        return chances
 
     @cached_property
     def _levels(self) -> tuple[Array, Array, Array]:

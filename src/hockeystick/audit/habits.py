@@ -102,8 +102,8 @@ def _earlier_phase(habits: Habits, step: int, chances: Array, present: Flags) ->
 def _levels(value: Array, scale: Array) -> Levels:
     """Multiples of 1 / FINENESS next to ``value / scale``, cut off at -1 and 1; 0 where the scale is 0."""
     ratio = np.divide(value, scale, out=np.zeros_like(value), where=scale > 0.0)
-    found: Levels = np.rint(FINENESS * np.clip(ratio, -1.0, 1.0)).astype(np.int8)
-    return found
+    levels: Levels = np.rint(FINENESS * np.clip(ratio, -1.0, 1.0)).astype(np.int8)
+    return levels
 
 
 def _where(flags: Flags) -> Levels:
@@ -111,9 +111,9 @@ def _where(flags: Flags) -> Levels:
 
 
 def _shifted(present: Flags, distance: int) -> Flags:
-    found = np.zeros_like(present)
-    found[distance:] = present[: max(present.size - distance, 0)]
-    return found
+    shifted = np.zeros_like(present)
+    shifted[distance:] = present[: max(present.size - distance, 0)]
+    return shifted
 
 
 BETS: Mapping[str, tuple[Callable[[Habits, int, Array, Flags], Levels], str]] = {

@@ -111,8 +111,10 @@ def guesses(
         check_independent(certificate.mechanism.sampler)
     rules = _rules(values.size) if guessed is None else [_given(guessed, values.size)]
     upper = None if interval is None else interval.upper
-    found = [_outcome(rule, values, coins, independent, gaussian, at, level / len(rules), upper) for rule in rules]
-    findings = sorted((finding for _, finding in found), key=lambda one: (not one.broken, -(one.evidence or 0.0)))
+    outcomes = [_outcome(rule, values, coins, independent, gaussian, at, level / len(rules), upper) for rule in rules]
+    findings = sorted(
+        (finding for _, finding in outcomes), key=lambda finding: (not finding.broken, -(finding.evidence or 0.0))
+    )
     return Verdict(
         about="canaries",
         claimed={
@@ -124,7 +126,7 @@ def guesses(
         samples=int(values.size),
         findings=tuple(findings),
         epsilon=EpsilonInterval(
-            audited=max(bound for bound, _ in found),
+            audited=max(bound for bound, _ in outcomes),
             lower=None if interval is None else interval.lower,
             upper=upper,
             delta=at,
@@ -177,8 +179,8 @@ def _rules(canaries: int) -> list[Rule]:
     """Guesses about all, about those that look the clearest, and about those that look included."""
     half = canaries // 2
     quarter, few = max(canaries // 8, 1), max(canaries // 32, 1)
-    found = [Rule(canaries - half, half), Rule(quarter, quarter), Rule(few, few), Rule(quarter, 0)]
-    return [rule for rule in dict.fromkeys(found) if rule.guessed <= canaries]
+    rules = [Rule(canaries - half, half), Rule(quarter, quarter), Rule(few, few), Rule(quarter, 0)]
+    return [rule for rule in dict.fromkeys(rules) if rule.guessed <= canaries]
 
 
 def _given(guessed: tuple[int, int], canaries: int) -> Rule:

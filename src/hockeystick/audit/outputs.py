@@ -82,11 +82,11 @@ def mechanism(
         if value is not None and value < 1:
             raise InvalidInputError(f"The {name!r} argument must be at least 1. Got {shortened(value)} instead.")
     ratio = ratio_of(mechanism)
-    found = _certificate(mechanism, certificate, delta)
+    claim = _certificate(mechanism, certificate, delta)
     generator = np.random.default_rng() if rng is None else rng
     runs = _watched(source or _own(mechanism), deadline)
     driver = _Driver(mechanism, ratio, ratio.fitting(examples), runs, generator)
-    bets = Bets(found.upper, found.delta, level)
+    bets = Bets(claim.upper, claim.delta, level)
     while bets.pairs < samples and not bets.refuted:
         try:
             if ratio.size is not None:
@@ -103,7 +103,7 @@ def mechanism(
         level=level,
         samples=bets.pairs,
         findings=(Finding(name="certificate", broken=bets.refuted, evidence=bets.evidence, says=says),),
-        epsilon=EpsilonInterval(audited=bets.audited, lower=found.lower, upper=found.upper, delta=found.delta),
+        epsilon=EpsilonInterval(audited=bets.audited, lower=claim.lower, upper=claim.upper, delta=claim.delta),
     )
 
 
@@ -171,9 +171,9 @@ class _Driver:
     @cached_property
     def user(self) -> NDArray[np.int64]:
         """The row of each example in ``who``, or the number of rows if it is in none."""
-        found = np.full(self.examples, len(self.who))
-        found[self.who] = np.arange(len(self.who))[:, None]
-        return found
+        rows = np.full(self.examples, len(self.who))
+        rows[self.who] = np.arange(len(self.who))[:, None]
+        return rows
 
     def log_ratios(self, present: bool, count: int) -> NDArray[np.float64]:
         """``log P/Q`` of so many outputs, each a parameter of a user whom the pair is about."""

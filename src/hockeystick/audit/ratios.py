@@ -169,14 +169,14 @@ def _averaged(mechanism: Mechanism, pair: AveragedSteps) -> Ratio:
 
     def log_ratios(y: Array) -> Array:
         visits = y.reshape(pair.epochs, pair.replays, pair.bins, -1).sum(axis=1) / pair.replays**0.5
-        found = np.zeros(y.shape[1])
+        logs = np.zeros(y.shape[1])
         for epoch in visits:
             polynomials = np.full((k + 1, y.shape[1]), -np.inf)
             polynomials[0] = 0.0
             for loss in epoch / sigma - 0.5 / sigma**2:
                 polynomials[1:] = np.logaddexp(polynomials[1:], polynomials[:-1] + loss)
-            found += polynomials[k] - constant
-        return found
+            logs += polynomials[k] - constant
+        return logs
 
     return Ratio(log_ratios)
 
@@ -187,9 +187,9 @@ def _binned(mechanism: Mechanism, pair: BinMixture) -> Ratio:
     half = 0.5 * np.diagonal(pair.gram) / pair.noise_multiplier**2
 
     def log_ratios(y: Array) -> Array:
-        found = np.empty(y.shape[1])
-        bins.log_mean_exp(np.ascontiguousarray(means @ y), np.ascontiguousarray(half), found)
-        return found
+        logs = np.empty(y.shape[1])
+        bins.log_mean_exp(np.ascontiguousarray(means @ y), np.ascontiguousarray(half), logs)
+        return logs
 
     return Ratio(log_ratios)
 
@@ -204,15 +204,15 @@ def _log_ratios_of_subsets(outputs: Array, law: Participations) -> Array:
     opportunities, rows, _ = law.scaled.shape
     padded = np.zeros((len(outputs), opportunities * rows))
     padded[:, : outputs.shape[1]] = outputs
-    found = np.empty(len(outputs))
-    _each_of_subsets(law.scaled, law.fresh, law.prob, padded.reshape(-1, opportunities, rows), found)
-    return found
+    logs = np.empty(len(outputs))
+    _each_of_subsets(law.scaled, law.fresh, law.prob, padded.reshape(-1, opportunities, rows), logs)
+    return logs
 
 
 @njit(cache=True)
-def _each_of_subsets(scaled: Array, fresh: NDArray[np.bool_], prob: float, outputs: NDArray[Any], found: Array) -> None:
-    for sample in range(found.size):
-        found[sample] = subsets.log_ratio(scaled, fresh, prob, outputs[sample])
+def _each_of_subsets(scaled: Array, fresh: NDArray[np.bool_], prob: float, outputs: NDArray[Any], logs: Array) -> None:
+    for sample in range(logs.size):
+        logs[sample] = subsets.log_ratio(scaled, fresh, prob, outputs[sample])
 
 
 def _renewing(mechanism: Mechanism, pair: RenewalMixture) -> Ratio:
@@ -222,18 +222,18 @@ def _renewing(mechanism: Mechanism, pair: RenewalMixture) -> Ratio:
     def log_ratios(y: Array) -> Array:
         padded = np.zeros((y.shape[1], y.shape[0] + law.taps.shape[0]))
         padded[:, : y.shape[0]] = y.T
-        found = np.empty(y.shape[1])
-        _each_of_renewals(law, padded, found)
-        return found
+        logs = np.empty(y.shape[1])
+        _each_of_renewals(law, padded, logs)
+        return logs
 
     return Ratio(log_ratios)
 
 
 @njit(cache=True)
-def _each_of_renewals(law: renewal.Recursion, outputs: Array, found: Array) -> None:
+def _each_of_renewals(law: renewal.Recursion, outputs: Array, logs: Array) -> None:
     work = renewal.workspace(law)
-    for sample in range(found.size):
-        found[sample] = renewal.log_ratio(outputs[sample], law, work)
+    for sample in range(logs.size):
+        logs[sample] = renewal.log_ratio(outputs[sample], law, work)
 
 
 def _secret(mechanism: Mechanism, pair: SecretGroups) -> Ratio:
@@ -242,8 +242,8 @@ def _secret(mechanism: Mechanism, pair: SecretGroups) -> Ratio:
     def log_ratios(y: Array) -> Array:
         logs = _log_thinned(y, pair)
         groups = np.stack([logs[group :: pair.groups].sum(axis=0) for group in range(pair.groups)])
-        found: Array = np.logaddexp.reduce(groups, axis=0) - log(pair.groups)
-        return found
+        log_mean: Array = np.logaddexp.reduce(groups, axis=0) - log(pair.groups)
+        return log_mean
 
     return Ratio(log_ratios)
 
@@ -261,8 +261,8 @@ def _mixed(mechanism: Mechanism, pair: MixtureSteps) -> Ratio:
     weights = np.log(step.probabilities)[:, None, None]
 
     def log_ratios(y: Array) -> Array:
-        found: Array = np.logaddexp.reduce(weights + counts * y[::stride] - 0.5 * counts**2, axis=0).sum(axis=0)
-        return found
+        logs: Array = np.logaddexp.reduce(weights + counts * y[::stride] - 0.5 * counts**2, axis=0).sum(axis=0)
+        return logs
 
     return Ratio(log_ratios, stride=stride)
 
@@ -287,7 +287,7 @@ def _placed(mechanism: Mechanism, pair: PlacedCopies) -> Ratio:
 
     def log_ratios(y: Array) -> Array:
         visits = y.reshape(pair.epochs, pair.replays, pair.bins, -1).sum(axis=1)
-        found = np.zeros(y.shape[1])
+        logs = np.zeros(y.shape[1])
         for epoch in visits:
             terms = counts * epoch / sigma - 0.5 * pair.replays * (counts / sigma) ** 2 - factorials
             placed = np.full((k + 1, y.shape[1]), -np.inf)  # by how many examples have a bin
@@ -296,8 +296,8 @@ def _placed(mechanism: Mechanism, pair: PlacedCopies) -> Ratio:
                 placed = np.stack(
                     [np.logaddexp.reduce(row[: many + 1] + placed[many::-1], axis=0) for many in range(k + 1)]
                 )
-            found += placed[k] + lgamma(k + 1.0) - k * log(pair.bins)
-        return found
+            logs += placed[k] + lgamma(k + 1.0) - k * log(pair.bins)
+        return logs
 
     return Ratio(log_ratios)
 

@@ -116,7 +116,7 @@ def _run(train: Callable[[Data, Tape], object], data: Data, tape: Tape) -> Tape:
 
 
 def _determined(first: Sequence[Step], again: Sequence[Step]) -> list[Finding]:
-    places = [place for place, (one, two) in enumerate(zip(first, again, strict=False)) if not _same(one, two)]
+    places = [place for place, (step, twin) in enumerate(zip(first, again, strict=False)) if not _same(step, twin)]
     broken = bool(places) or len(first) != len(again)
     where = f"from step {places[0]} on" if places else "with another number of steps"
     says = "The same data and seeds give the same outputs."
@@ -128,29 +128,29 @@ def _determined(first: Sequence[Step], again: Sequence[Step]) -> list[Finding]:
     return [Finding(name="deterministic", broken=broken, says=says)]
 
 
-def _same(one: Step, two: Step) -> bool:
+def _same(step: Step, twin: Step) -> bool:
     return (
-        np.array_equal(one.released, two.released, equal_nan=True)
-        and one.normaliser == two.normaliser
-        and not _differing(one, two)
+        np.array_equal(step.released, twin.released, equal_nan=True)
+        and step.normaliser == twin.normaliser
+        and not _differing(step, twin)
     )
 
 
-def _differing(one: Step, two: Step) -> list[str]:
-    names = sorted({*one.exposed, *two.exposed})
+def _differing(step: Step, twin: Step) -> list[str]:
+    names = sorted({*step.exposed, *twin.exposed})
     return [
         name
         for name in names
-        if name not in one.exposed
-        or name not in two.exposed
-        or not np.array_equal(one.exposed[name], two.exposed[name], equal_nan=True)
+        if name not in step.exposed
+        or name not in twin.exposed
+        or not np.array_equal(step.exposed[name], twin.exposed[name], equal_nan=True)
     ]
 
 
 def _compared(first: Sequence[Step], other: Sequence[Step], reach: float, mechanism: Mechanism | None) -> list[Finding]:
     """The findings of a run on the data and one on its neighbour."""
     pairs = list(zip(first, other, strict=False))
-    kept = [place for place, (one, two) in enumerate(pairs) if one.released.shape == two.released.shape]
+    kept = [place for place, (step, twin) in enumerate(pairs) if step.released.shape == twin.released.shape]
     finite = [place for place in kept if all(np.isfinite(step.released).all() for step in pairs[place])]
     differences = {place: _difference(*pairs[place]) for place in finite}
     over = {
@@ -158,9 +158,9 @@ def _compared(first: Sequence[Step], other: Sequence[Step], reach: float, mechan
         for place in finite
         if np.linalg.norm(differences[place]) > reach + _rounding(*pairs[place], reach)
     }
-    exposed = sorted({name for one, two in pairs for name in _differing(one, two)})
+    exposed = sorted({name for step, twin in pairs for name in _differing(step, twin)})
     worst = max(over, key=lambda place: over[place], default=None)
-    found = [
+    findings = [
         _finding("steps", len(first) != len(other), f"The runs have {len(first)} and {len(other)} steps."),
         _finding(
             "shapes", len(kept) < len(pairs), "What a step releases has another shape on the neighbouring data set."
@@ -168,7 +168,7 @@ def _compared(first: Sequence[Step], other: Sequence[Step], reach: float, mechan
         _finding("finite", len(finite) < len(kept), "A step releases values that are not finite."),
         _finding(
             "normaliser",
-            any(one.normaliser != two.normaliser for one, two in pairs),
+            any(step.normaliser != twin.normaliser for step, twin in pairs),
             "The number that noisy sums are divided by depends on the data.",
         ),
         _finding("exposed", bool(exposed), f"Released without noise, and dependent on the data: {', '.join(exposed)}."),
@@ -182,23 +182,23 @@ def _compared(first: Sequence[Step], other: Sequence[Step], reach: float, mechan
         ),
     ]
     if mechanism is not None:
-        found.append(_whole(mechanism, differences, [_rounding(*pairs[place], reach) for place in finite], reach))
-    return found
+        findings.append(_whole(mechanism, differences, [_rounding(*pairs[place], reach) for place in finite], reach))
+    return findings
 
 
 def _finding(name: str, broken: bool, says: str) -> Finding:
     return Finding(name=name, broken=broken, says=says if broken else "As claimed.")
 
 
-def _difference(one: Step, two: Step) -> Array:
+def _difference(step: Step, twin: Step) -> Array:
     """The difference of two sums, before they were divided."""
-    return one.released * one.normaliser - two.released * two.normaliser
+    return step.released * step.normaliser - twin.released * twin.normaliser
 
 
-def _rounding(one: Step, two: Step, reach: float) -> float:
+def _rounding(step: Step, twin: Step, reach: float) -> float:
     """What rounding can add to the norm of the difference, in units in the last place of what is released."""
-    sizes = sum(abs(step.normaliser) * float(np.linalg.norm(step.released)) for step in (one, two))
-    return ROUNDINGS * max(one.resolution, two.resolution) * (sizes + max(abs(one.normaliser), 1.0) * reach)
+    sizes = sum(abs(each.normaliser) * float(np.linalg.norm(each.released)) for each in (step, twin))
+    return ROUNDINGS * max(step.resolution, twin.resolution) * (sizes + max(abs(step.normaliser), 1.0) * reach)
 
 
 def _whole(mechanism: Mechanism, differences: dict[int, Array], rounding: list[float], reach: float) -> Finding:

@@ -125,7 +125,7 @@ def _saved(state: Any) -> Any:
 
 def _restored(state: Any, saved: Any) -> Any:
     if isinstance(state, list | tuple):
-        parts = [_restored(part, one) for part, one in zip(state, saved, strict=True)]
+        parts = [_restored(part, kept) for part, kept in zip(state, saved, strict=True)]
         return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)  # optax has named tuples
     if hasattr(state, "load_state_dict"):
         state.load_state_dict(deepcopy(saved))

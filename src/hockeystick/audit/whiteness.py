@@ -206,12 +206,12 @@ def _best(logs: Array) -> Array:
     count, bets = logs.shape
     stake = log(0.5 / count)
     running = np.full(bets, log(0.5))
-    found = np.empty(count)
+    worth = np.empty(count)
     for t, paid in enumerate(logs):
         running = np.logaddexp(running, stake) + paid
         waiting = stake + log(count - 1.0 - t) if t < count - 1 else -np.inf
-        found[t] = np.logaddexp(np.logaddexp.reduce(running) - log(bets), waiting)
-    return found
+        worth[t] = np.logaddexp(np.logaddexp.reduce(running) - log(bets), waiting)
+    return worth
 
 
 def _scale(u: Array) -> Array:
@@ -287,10 +287,10 @@ def _repeats(u: Array, x: Array, pivots: Array) -> Array:
         logs = own - 0.5 * distances / REPEAT_SPREAD**2
         paid[t] = np.logaddexp.reduce(logs) - log(logs.size)
     waiting = np.log(np.maximum(count - 1.0 - np.arange(count), 1e-300))
-    found: Array = np.logaddexp(np.logaddexp.accumulate(paid), waiting) - log(count)
-    return found
+    worth: Array = np.logaddexp(np.logaddexp.accumulate(paid), waiting) - log(count)
+    return worth
 
 
 def _distances(rows: Array, row: Array) -> Array:
-    found: Array = np.square(rows - row).sum(axis=1)
-    return found
+    squares: Array = np.square(rows - row).sum(axis=1)
+    return squares
