@@ -42,16 +42,17 @@ def from_opake(process: Any, *, sampler: Any = None) -> tuple[Mechanism, ...]:
         otherwise than the process accounts for; InvalidInputError for values that a mechanism does not allow.
     """
     counted: dict[tuple[float, Sampler], int] = {}
-    for sigma, one, count in _steps(process, 1):
-        counted[sigma, one] = counted.get((sigma, one), 0) + count
-    found = tuple(
-        Mechanism(sampler=_repeated(one, count), noise_multiplier=sigma) for (sigma, one), count in counted.items()
+    for sigma, scheme, count in _steps(process, 1):
+        counted[sigma, scheme] = counted.get((sigma, scheme), 0) + count
+    mechanisms = tuple(
+        Mechanism(sampler=_repeated(scheme, count), noise_multiplier=sigma)
+        for (sigma, scheme), count in counted.items()
     )
-    if not found:
+    if not mechanisms:
         raise UnsupportedError(f"The process {shortened(process)} does nothing, so no mechanism describes it.")
     if sampler is not None:
-        _check_sampler(sampler, found)
-    return found
+        _check_sampler(sampler, mechanisms)
+    return mechanisms
 
 
 def to_opake(mechanisms: Sequence[Mechanism]) -> dict[str, Any]:
