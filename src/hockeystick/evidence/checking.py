@@ -49,13 +49,13 @@ def redraw(
     Raises: what :func:`recheck` raises; VerificationError for a run that is about another pair or has a proposal that
         this one does not have; UnsupportedError for a pair that cannot be sampled.
     """
-    subjects = {fingerprint(family_of(one), one): one for one in pair.members}
-    found = []
+    subjects = {fingerprint(family_of(member), member): member for member in pair.members}
+    redrawn = []
     for run in runs:
         if run.subject not in subjects:
             raise VerificationError(f"The run {short(run.key)} is about another mechanism.")
-        found.append(recheck(store, run, proposal_of(subjects[run.subject], run), how_many, rng, deadline))
-    return found
+        redrawn.append(recheck(store, run, proposal_of(subjects[run.subject], run), how_many, rng, deadline))
+    return redrawn
 
 
 def recheck(
@@ -101,25 +101,25 @@ def recheck(
     return Redrawn(key=run.key, streams=tuple(stored[place] for place in chosen), exact=exact)
 
 
-def same_cells(one: Chunk, other: Chunk) -> bool:
+def same_cells(chunk: Chunk, other: Chunk) -> bool:
     """Whether moving samples by at most one cell in each coordinate may explain the difference."""
     return all(
         _covers(first, second, column, sign)
-        for first, second in ((one, other), (other, one))
+        for first, second in ((chunk, other), (other, chunk))
         for column in (0, 1)
         for sign in (1, -1)
     )
 
 
-def _covers(one: Chunk, other: Chunk, column: int, sign: int) -> bool:
-    """Whether ``other`` has, from one cell before each place on, at least as many samples as ``one`` from there on.
+def _covers(chunk: Chunk, other: Chunk, column: int, sign: int) -> bool:
+    """Whether ``other`` has, from one cell before each place on, at least as many samples as ``chunk`` from there on.
 
     Samples in the first cells of loss are left out: in ``other`` they may have no positive loss, and so no cell.
     """
-    sure = one.cells[:, 1] >= 1
-    places, wanted = _from_there_on(sign * one.cells[sure, column], one.counts[sure])
-    others, found = _from_there_on(sign * other.cells[:, column], other.counts)
-    return bool((wanted <= np.append(found, 0)[np.searchsorted(others, places - 1)]).all())
+    sure = chunk.cells[:, 1] >= 1
+    places, wanted = _from_there_on(sign * chunk.cells[sure, column], chunk.counts[sure])
+    others, reached = _from_there_on(sign * other.cells[:, column], other.counts)
+    return bool((wanted <= np.append(reached, 0)[np.searchsorted(others, places - 1)]).all())
 
 
 def _from_there_on(places: NDArray[np.int32], counts: NDArray[np.int64]) -> Cells:

@@ -40,10 +40,10 @@ def row_of(pinned: Mechanism, created_at: str) -> Row:
 def oldest(connection: sqlite3.Connection, mechanism: Mechanism) -> Row | None:
     """The row of the matrix that was kept first for the strategy and the steps of a mechanism."""
     asked = (_name(mechanism.strategy), mechanism.sampler.steps)
-    found: Row | None = connection.execute(
+    row: Row | None = connection.execute(
         f"SELECT {_COLUMNS} FROM matrices WHERE strategy = ? AND steps = ? ORDER BY created_at, digest LIMIT 1", asked
     ).fetchone()
-    return found
+    return row
 
 
 def all_rows(connection: sqlite3.Connection) -> Iterable[Row]:

@@ -216,10 +216,10 @@ class EvidenceStore(Ledger):
 
     def chunk(self, run: Run, stream: int) -> Chunk:
         """One stored chunk; raises InvalidInputError if it is not stored."""
-        found = self._possible(run, run.key, stream)
-        if found is None:
+        chunk = self._possible(run, run.key, stream)
+        if chunk is None:
             raise InvalidInputError(f"{self._where(run.key, stream)} is not stored.")
-        return found
+        return chunk
 
     def add(self, run: Run, chunk: Chunk) -> None:
         """Keep one chunk; durable when this returns.
@@ -335,16 +335,16 @@ class EvidenceStore(Ledger):
     def _streams(self, key: str) -> list[int]:
         """The streams of a run, ascending."""
         with _our_words(self._name):
-            found = self._connection.execute("SELECT stream FROM chunks WHERE run = ? ORDER BY stream", (key,))
-            return [int(stream) for (stream,) in found]
+            rows = self._connection.execute("SELECT stream FROM chunks WHERE run = ? ORDER BY stream", (key,))
+            return [int(stream) for (stream,) in rows]
 
     def _possible(self, run: Run | None, key: str, stream: int) -> Chunk | None:
         """A chunk that suits its run, where this version knows the run; None where there is no chunk."""
-        found = self._stored(key, stream, LARGEST_CHUNK if run is None else run.chunk_size)
-        reason = None if found is None or run is None else misfit(run, found)
+        chunk = self._stored(key, stream, LARGEST_CHUNK if run is None else run.chunk_size)
+        reason = None if chunk is None or run is None else misfit(run, chunk)
         if reason is not None:
             raise EvidenceError(f"{self._where(key, stream)} is damaged: {reason}.")
-        return found
+        return chunk
 
     def _stored(self, key: str, stream: int, most: int = LARGEST_CHUNK) -> Chunk | None:
         """A chunk of at most so many samples with its digest checked, or None if it is not stored."""
