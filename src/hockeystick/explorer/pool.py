@@ -34,7 +34,9 @@ class Worker:
         async with self.starting:
             if self.process is not None and self.process.returncode is None:
                 return
-            path = os.pathsep.join(one for one in sys.path if one)  # as here, but without the working directory
+            path = os.pathsep.join(
+                folder for folder in sys.path if folder
+            )  # as here, but without the working directory
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-P",

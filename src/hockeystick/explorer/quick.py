@@ -154,8 +154,8 @@ def _lower_noise(upper: Callable[[float], float], target: float, most: float, st
         if target >= value >= target * (1.0 - WIDTH) or passes <= max(fails * (1.0 + WIDTH), SMALLEST_NOISE):
             return
         if before is not None and math.isfinite(value + before[1]) and noise != before[0] and value > 0.0 < before[1]:
-            found = math.log(value / before[1]) / math.log(before[0] / noise)
-            slope = min(max(found, FLATTEST), STEEPEST)
+            secant = math.log(value / before[1]) / math.log(before[0] / noise)
+            slope = min(max(secant, FLATTEST), STEEPEST)
         before = (noise, value)
         guess = noise * min(max(value / aim, 0.01), 100.0) ** (1.0 / slope)
         if 0.0 < fails < passes < math.inf and (step >= LINES or not fails < guess < passes):
@@ -227,10 +227,10 @@ class _Look:
         where their seconds are more than is left of its work.
         """
         pair = self.pair(noise)
-        found = [name for name in methods if ACCOUNTANTS[name].why_not(pair, side) is None]
+        names = [name for name in methods if ACCOUNTANTS[name].why_not(pair, side) is None]
         if side is Side.UPPER:
-            found = [name for name in found if ACCOUNTANTS[name].seconds(pair) <= SearchPolicy().heavy]
-        return sorted(found, key=lambda name: ACCOUNTANTS[name].seconds(pair))
+            names = [name for name in names if ACCOUNTANTS[name].seconds(pair) <= SearchPolicy().heavy]
+        return sorted(names, key=lambda name: ACCOUNTANTS[name].seconds(pair))
 
     def pair(self, noise: float) -> DominatingPair:
         """The dominating pair at a noise multiplier."""
@@ -241,28 +241,28 @@ class _Look:
 
         Raises: BudgetExceededError when the deadline cuts it off.
         """
-        pair, one = self.pair(noise), ACCOUNTANTS[name]
-        if one.why_not(pair, side) is not None:
+        pair, accountant = self.pair(noise), ACCOUNTANTS[name]
+        if accountant.why_not(pair, side) is not None:
             return None
-        light = not self.useful and one.seconds(pair) <= LIGHT
+        light = not self.useful and accountant.seconds(pair) <= LIGHT
         longer = min(LONGER * self.patience, LONGEST) if light else 0.0
         self.deadline.seconds = max(self.patience, longer)
-        (found,) = run_named(one, pair, (side,), self.settings, self.question.answer)
-        if found.needs is not None:
+        (outcome,) = run_named(accountant, pair, (side,), self.settings, self.question.answer)
+        if outcome.needs is not None:
             raise BudgetExceededError(f"The method {name!r} takes longer than a quick answer may.")
-        return replace(found, bound=None)  # many are kept
+        return replace(outcome, bound=None)  # many are kept
 
     def outcomes(self, noise: float, methods: Sequence[str], side: Side) -> list[Outcome]:
         """What these accountants say on a side until the deadline passes."""
-        found = []
+        outcomes = []
         try:
             for name in self.applicable(noise, methods, side):
                 outcome = self.outcome(noise, name, side)
-                found += [] if outcome is None else [outcome]
+                outcomes += [] if outcome is None else [outcome]
                 self.useful = self.useful or (outcome is not None and name != "gaussian")
         except BudgetExceededError:
             self.complete = False
-        return found
+        return outcomes
 
     def answer(self, noise: float, upper: Outcome) -> Answer:
         """The answer at a noise multiplier, with the lower bounds for which there is still time."""

@@ -45,7 +45,7 @@ def quick(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
     warm_up(mechanism)
     limited = Deadline(PATIENCE.get(str(request.get("patience")), PATIENCE["moving"]), deadline.on_tick)
     numbers = plan.numbers()
-    found: dict[str, Any] = {
+    answered: dict[str, Any] = {
         "ask": ask,
         "delta": delta,
         "steps": numbers.steps,
@@ -60,8 +60,8 @@ def quick(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
             near = request.get("near")
             answer = quick_noise(mechanism, target, delta, limited, None if near is None else _noise("near", near))
     except BudgetExceededError:
-        return found | {"answer": None, "complete": False}
-    return found | {
+        return answered | {"answer": None, "complete": False}
+    return answered | {
         "answer": {
             "noise_multiplier": answer.noise_multiplier,
             "epsilon": {"upper": answer.upper, "lower": answer.lower},
@@ -94,22 +94,22 @@ def certificate(request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
     delta, target, mechanism = _question(plan, ask)
     warm_up(mechanism)
     if target is None:
-        found = certify(mechanism, delta=delta, deadline=deadline)
+        issued = certify(mechanism, delta=delta, deadline=deadline)
     else:
-        found = calibrate_and_certify(mechanism, epsilon=target, delta=delta, deadline=deadline)
-    return certificate_json(state(found, Statements(num_examples=plan.data.num_examples)))
+        issued = calibrate_and_certify(mechanism, epsilon=target, delta=delta, deadline=deadline)
+    return certificate_json(state(issued, Statements(num_examples=plan.data.num_examples)))
 
 
-def certificate_json(found: Certificate) -> dict[str, Any]:
+def certificate_json(certificate: Certificate) -> dict[str, Any]:
     """What the page shows of a certificate, the text of its file, and the file of its matrix, where there is one."""
-    content, matrix = found.model_dump(mode="json"), found.mechanism.companion_file()
+    content, matrix = certificate.model_dump(mode="json"), certificate.mechanism.companion_file()
     return {
-        "noise_multiplier": found.mechanism.sigma,
+        "noise_multiplier": certificate.mechanism.sigma,
         "epsilon": content["epsilon"],
         "delta": content["delta"],
         "method": content["method"],
-        "sentence": found.sentence,
-        "file": found.file_text(),
+        "sentence": certificate.sentence,
+        "file": certificate.file_text(),
         "matrix": None if matrix is None else {"name": matrix[0], "base64": b64encode(matrix[1]).decode("ascii")},
     }
 
