@@ -189,7 +189,7 @@ def _error(steep: SampledProfile, flat: SampledProfile, alpha: float, side: Side
         ),
     ]
     end = 0 if side is Side.UPPER else 1
-    return _outwards(max(one[end] for one in ends), side)
+    return _outwards(max(interval[end] for interval in ends), side)
 
 
 def _outwards(error: float, side: Side) -> float:

@@ -66,16 +66,16 @@ def summary(upper: Bound, lower: Bound, *, tolerance: float = TOLERANCE) -> dict
         )
     mu = gdp_mu(upper)
     rates = np.array(list(FALSE_POSITIVE_RATES.values()))
-    least, most = (np.asarray(true_positive_rate(one, rates, tolerance=tolerance)) for one in (lower, upper))
-    found = {
+    least, most = (np.asarray(true_positive_rate(bound, rates, tolerance=tolerance)) for bound in (lower, upper))
+    numbers = {
         "mu": (gdp_mu(lower), mu),
         "regret": (gdp_regret(upper, mu), gdp_regret(lower, mu)) if mu <= LARGEST_MU else (0.0, inf),
         "advantage": (advantage(lower), advantage(upper)),
     }
     for k, rate in enumerate(FALSE_POSITIVE_RATES.values()):
-        found[f"tpr_at_fpr_{rate:g}"] = (float(least[k]), float(most[k]))
-    found["bayes_error"] = (float(bayes_error(upper, 0.5)), float(bayes_error(lower, 0.5)))
-    return found
+        numbers[f"tpr_at_fpr_{rate:g}"] = (float(least[k]), float(most[k]))
+    numbers["bayes_error"] = (float(bayes_error(upper, 0.5)), float(bayes_error(lower, 0.5)))
+    return numbers
 
 
 def certified_numbers(bound: Bound, delta: float, near: float | None = None) -> dict[str, Any]:
