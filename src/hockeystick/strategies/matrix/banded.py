@@ -36,11 +36,11 @@ class BandedMatrix(StrategyMatrix):
         return self.band[:, 0]
 
     def columns(self, which: Indices) -> Array:
-        found = np.zeros((self.steps, which.size))
+        columns = np.zeros((self.steps, which.size))
         rows = which[:, None] + np.arange(self.bands)[None, :]
         inside = rows < self.steps
-        found[rows[inside], np.nonzero(inside)[0]] = self.band[which][inside]
-        return found
+        columns[rows[inside], np.nonzero(inside)[0]] = self.band[which][inside]
+        return columns
 
     def dot(self, x: Array) -> Array:
         """``C x``. O(steps * p * d)."""
@@ -171,13 +171,13 @@ def covariances(scale: Array, memory: Array) -> Array:
     Cov(S_{t-d}, S_{t-j}) stands in one of the last w rows. A pair (d, j) is visited once, with its mirror image.
     """
     n, width = memory.shape
-    found = np.zeros((n, width))
+    covariance = np.zeros((n, width))
     for t in range(n):
         last = min(t, width - 1)
-        a, new = memory[t], found[t]
+        a, new = memory[t], covariance[t]
         variance = scale[t] * scale[t]
         for d in range(1, last + 1):
-            old, weight = found[t - d], a[d]
+            old, weight = covariance[t - d], a[d]
             total = weight * old[0]
             for gap in range(1, last - d + 1):
                 total += a[d + gap] * old[gap]
@@ -185,4 +185,4 @@ def covariances(scale: Array, memory: Array) -> Array:
             new[d] += total
             variance += weight * new[d]
         new[0] = variance
-    return found
+    return covariance

@@ -21,8 +21,8 @@ def toeplitz_solve(coefficients: ArrayLike, z: ArrayLike) -> Array:
     """
     right = np.asarray(z, dtype=np.float64)
     taps = np.asarray(coefficients, dtype=np.float64)
-    found = _solved(1.0 / taps[0], taps / taps[0], np.ascontiguousarray(right.reshape(right.shape[0], -1).T))
-    return np.ascontiguousarray(found.T).reshape(right.shape)
+    solution = _solved(1.0 / taps[0], taps / taps[0], np.ascontiguousarray(right.reshape(right.shape[0], -1).T))
+    return np.ascontiguousarray(solution.T).reshape(right.shape)
 
 
 @njit(cache=True)

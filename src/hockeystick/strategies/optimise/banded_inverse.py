@@ -40,14 +40,14 @@ def optimal_inverse_coefficients(steps: int, bands: int, min_sep: int | None) ->
         return value, gradient[0] - gradient[1:]
 
     subject = f"a Toeplitz matrix whose inverse has {bands} bands for {steps} steps"
-    found = coefficients(minimise(objective, start, subject, non_negative=True))
-    column = toeplitz_solve(found, np.eye(1, steps)[0])
+    optimum = coefficients(minimise(objective, start, subject, non_negative=True))
+    column = toeplitz_solve(optimum, np.eye(1, steps)[0])
     if not spaced_steps_are_worst(column, distance):
         raise OptimisationError(
             f"The optimum of {subject} may have a larger sensitivity than the optimiser took for min_sep {distance}; "
             "choose another number of bands or no min_sep."
         )
-    return found * np.linalg.norm(column)
+    return optimum * np.linalg.norm(column)
 
 
 def log_error(inverse: Array, steps: int, min_sep: int) -> tuple[float, Array]:

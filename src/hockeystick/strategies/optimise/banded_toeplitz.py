@@ -25,10 +25,10 @@ def optimal_coefficients(steps: int, bands: int) -> Array:
 
     start = square_root_coefficients(bands)[1:]
     subject = f"a Toeplitz matrix with {bands} bands for {steps} steps"
-    found = np.concatenate([[1.0], minimise(objective, start, subject)])
-    if found.min() < 0.0:
+    optimum = np.concatenate([[1.0], minimise(objective, start, subject)])
+    if optimum.min() < 0.0:
         raise OptimisationError(f"The optimum of {subject} has negative entries; choose another number of bands.")
-    unit: Array = found / np.linalg.norm(found)
+    unit: Array = optimum / np.linalg.norm(optimum)
     return unit
 
 

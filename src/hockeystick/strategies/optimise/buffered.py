@@ -48,9 +48,9 @@ def optimal_buffers(weights: Array, separation: int, buffers: int) -> tuple[Arra
     """
     best, best_loss = None, np.inf
     for start in STARTS:
-        found = _minimum(_start(weights.size, buffers, start), weights, separation)
-        if found is not None and found[1] < best_loss - BETTER:
-            best, best_loss = found
+        minimum = _minimum(_start(weights.size, buffers, start), weights, separation)
+        if minimum is not None and minimum[1] < best_loss - BETTER:
+            best, best_loss = minimum
     if best is None:
         raise OptimisationError(
             f"The optimisation of {buffers} buffers for {weights.size} steps did not converge; "

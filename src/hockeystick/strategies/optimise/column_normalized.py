@@ -45,10 +45,10 @@ def optimal_columns(steps: int, bands: int) -> Array:
     toeplitz = optimal_coefficients(steps, bands)
     start = np.broadcast_to(toeplitz[1:] / toeplitz[0], inside.shape)[inside]
     subject = f"a banded matrix with {bands} bands for {steps} steps"
-    found = ratios(minimise(objective, start, subject))
-    if found.min() < 0.0:
+    optimum = ratios(minimise(objective, start, subject))
+    if optimum.min() < 0.0:
         raise OptimisationError(f"The optimum of {subject} has negative entries; choose another number of bands.")
-    unit: Array = found / np.linalg.norm(found, axis=1)[:, None]
+    unit: Array = optimum / np.linalg.norm(optimum, axis=1)[:, None]
     return unit
 
 
@@ -72,13 +72,13 @@ def squared_error(columns: Array) -> tuple[float, Array]:
         columns: shape (steps, bands), [i, d] is ``C[i + d, i]``, zero past the last row.
     """
     scale, memory = autoregression(columns, DIFFERENCES)
-    found = covariances(scale, memory)
-    slope_scale, slope_memory = _adjoint(scale, memory, found)
-    return float(found[:, 0].sum()), _to_columns(scale, memory, slope_scale, slope_memory)
+    covariance = covariances(scale, memory)
+    slope_scale, slope_memory = _adjoint(scale, memory, covariance)
+    return float(covariance[:, 0].sum()), _to_columns(scale, memory, slope_scale, slope_memory)
 
 
 @njit(cache=True, fastmath=REASSOCIATE)
-def _adjoint(scale: Array, memory: Array, found: Array) -> tuple[Array, Array]:
+def _adjoint(scale: Array, memory: Array, covariance: Array) -> tuple[Array, Array]:
     """Derivatives of ``sum_t K[t, 0]`` in s, shape (n,), and a, shape (n, p + 1). O(n p^2).
 
     Undoes the steps of :func:`~hockeystick.strategies.matrix.banded.covariances` from the last to the first.
@@ -94,9 +94,9 @@ def _adjoint(scale: Array, memory: Array, found: Array) -> tuple[Array, Array]:
         slope_scale[t] = 2.0 * variance * scale[t]
         for d in range(1, last + 1):
             pulled[d] = slope[t, d] + variance * a[d]
-            of_a[d] = variance * found[t, d]
+            of_a[d] = variance * covariance[t, d]
         for d in range(1, last + 1):
-            old, of_old = found[t - d], slope[t - d]
+            old, of_old = covariance[t - d], slope[t - d]
             weight, pull = a[d], pulled[d]
             of_old[0] += weight * pull
             total = pull * old[0]
