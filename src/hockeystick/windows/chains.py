@@ -168,7 +168,7 @@ def _moved(grid: Array, masses: Array, shifts: Array, scale: float, target: Arra
     ``masses[j]`` is that of V on ``grid``; no value is below the target.
     """
     n = target.size
-    found = np.zeros((masses.shape[0], n))
+    moved = np.zeros((masses.shape[0], n))
     excess = np.zeros(masses.shape[0])
     for j in range(masses.shape[0]):
         cell = 0
@@ -180,13 +180,13 @@ def _moved(grid: Array, masses: Array, shifts: Array, scale: float, target: Arra
             while cell < n - 1 and target[cell + 1] <= value:
                 cell += 1
             if cell == n - 1:
-                found[j, cell] += mass
+                moved[j, cell] += mass
                 excess[j] += mass * (value - target[cell])
                 continue
             right = mass * min((value - target[cell]) / (target[cell + 1] - target[cell]), 1.0)
-            found[j, cell + 1] += right
-            found[j, cell] += mass - right
-    return found, excess
+            moved[j, cell + 1] += right
+            moved[j, cell] += mass - right
+    return moved, excess
 
 
 def least_upper_bound(grid: Array, masses: Array, infinite: Array) -> tuple[Array, Array, float]:
@@ -205,9 +205,9 @@ def least_upper_bound(grid: Array, masses: Array, infinite: Array) -> tuple[Arra
     middle = int(np.searchsorted(grid, 1.0))
     upper = _tail(grid[middle:], masses[:, middle:], infinite)
     lower = _tail(-grid[middle::-1], masses[:, middle::-1], np.zeros(infinite.size))[::-1]
-    found = np.concatenate([lower[:-1], [0.0], upper[1:]])
-    found[middle] = max(float(masses.sum(axis=1).max()) - float(found.sum()), 0.0) + 1e-12
-    support, mass = merge_equal(grid.copy(), found)
+    mass = np.concatenate([lower[:-1], [0.0], upper[1:]])
+    mass[middle] = max(float(masses.sum(axis=1).max()) - float(mass.sum()), 0.0) + 1e-12
+    support, mass = merge_equal(grid.copy(), mass)
     return support, mass, float(infinite.max()) * (1.0 + 1e-12)
 
 
@@ -223,10 +223,10 @@ def _tail(places: Array, masses: Array, infinite: Array) -> Array:
     # How much mass is above each cell: that of the law that is largest at both ends, or the slope of the chord.
     own = survival[largest[:-1], np.arange(1, places.size)]
     slopes = np.where(same, own, (height[:-1] - height[1:]) / np.diff(places))
-    found = np.zeros(places.size)
-    found[1:-1] = np.maximum(slopes[:-1] - slopes[1:], 0.0) + 1e-12 * slopes[:-1]
-    found[-1] = slopes[-1] * (1.0 + 1e-12)
+    tail = np.zeros(places.size)
+    tail[1:-1] = np.maximum(slopes[:-1] - slopes[1:], 0.0) + 1e-12 * slopes[:-1]
+    tail[-1] = slopes[-1] * (1.0 + 1e-12)
     alone = same[:-1] & same[1:]
     inner = np.arange(1, places.size - 1)
-    found[1:-1] = np.where(alone, masses[largest[1:-1], inner], found[1:-1])
-    return found
+    tail[1:-1] = np.where(alone, masses[largest[1:-1], inner], tail[1:-1])
+    return tail

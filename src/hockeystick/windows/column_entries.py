@@ -52,13 +52,13 @@ def entries_of(matrix: StrategyMatrix, steps: Indices, deadline: Deadline) -> En
     """
     from scipy.sparse import csc_matrix
 
-    found, count = [], 0
+    parts, count = [], 0
     for part in _parts(matrix, steps, deadline):
         count += part[0].size
         if count > MOST_ENTRIES:
             raise too_many()
-        found.append(part)
-    rows, columns, values = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
+        parts.append(part)
+    rows, columns, values = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
     first = np.full(matrix.rows, steps.size, dtype=np.int64)
     last = np.full(matrix.rows, -1, dtype=np.int64)
     np.minimum.at(first, rows, columns)

@@ -61,10 +61,10 @@ class Chain:
 def gram_band(columns: Array, width: int) -> Array:
     """``G[i + l, i]`` at ``[l, i]``, shape (width, n), for ``columns[i, d] = C[i + d, i]``; zero beyond the end."""
     n, bands = columns.shape
-    found = np.zeros((width, n))
+    band = np.zeros((width, n))
     for lag in range(min(width, bands, n)):
-        found[lag, : n - lag] = np.einsum("id,id->i", columns[: n - lag, lag:], columns[lag:, : bands - lag])
-    return found
+        band[lag, : n - lag] = np.einsum("id,id->i", columns[: n - lag, lag:], columns[lag:, : bands - lag])
+    return band
 
 
 def fitted_columns(steps: int, bands: int, size: int) -> int:
@@ -95,8 +95,8 @@ def dominating_chain(
 
     def score(shape: Array) -> float:
         deadline.tick()
-        one = chain(shape)
-        return float(np.log(long_enough(one, few, rounding, 6).second_moment(sigma, prob)))
+        tried = chain(shape)
+        return float(np.log(long_enough(tried, few, rounding, 6).second_moment(sigma, prob)))
 
     if gram.shape[0] == 1 or not gram[1:].any():
         return long_enough(Chain(np.ones(size), 0.0), gram, rounding, BISECTIONS)
@@ -108,14 +108,14 @@ def dominating_chain(
     # Scales of too many sizes leave no room for rounding; then those of the formula are kept.
     with suppress(LinAlgError):
         raised.append(long_enough(free, gram, rounding, BISECTIONS))
-    return min(raised, key=lambda one: one.second_moment(sigma, prob))
+    return min(raised, key=lambda candidate: candidate.second_moment(sigma, prob))
 
 
 def scales_of(shape: Array, size: int) -> Array:
     """Scales of a window by a formula: how much longer the first and the last columns are, and how fast that fades."""
     edges = np.exp(-np.abs(shape[2]) * np.arange(size))
-    found: Array = (1.0 + abs(shape[0]) * edges) * (1.0 + abs(shape[1]) * edges[::-1])
-    return found
+    scales: Array = (1.0 + abs(shape[0]) * edges) * (1.0 + abs(shape[1]) * edges[::-1])
+    return scales
 
 
 def _freed(chain: Chain, gram: Array, sigma: float, prob: float | Array, deadline: Deadline) -> Chain:
@@ -157,10 +157,10 @@ def _freed(chain: Chain, gram: Array, sigma: float, prob: float | Array, deadlin
     start = np.append(np.log(chain.scales / chain.scales.max()), log(rho / (1.0 - rho)))
     bounds = [(-FARTHEST, FARTHEST)] * start.size
     try:
-        found = minimize(score, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": FREED_TRIED}).x
+        free = minimize(score, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": FREED_TRIED}).x
     except LinAlgError:  # neighbours that are nearly one
         return chain
-    return Chain(np.exp(found[:size]), float(1.0 / (1.0 + np.exp(-found[size]))))
+    return Chain(np.exp(free[:size]), float(1.0 / (1.0 + np.exp(-free[size]))))
 
 
 def long_enough(chain: Chain, gram: Array, rounding: float, bisections: int = BISECTIONS) -> Chain:
@@ -188,13 +188,13 @@ def in_band(chain: Chain, levels: Array, shape: tuple[int, ...], skipped: int = 
     Without the first ``skipped`` steps; the last window may be short.
     """
     width, n = shape
-    found, size, products = np.zeros(shape), chain.scales.size, chain.products
+    band, size, products = np.zeros(shape), chain.scales.size, chain.products
     for lag in range(min(width, size)):
         diagonal = np.zeros(size)
         diagonal[: size - lag] = np.diagonal(products, lag)
-        found[lag] = np.multiply.outer(levels, diagonal).ravel()[skipped : skipped + n]
-        found[lag, n - lag :] = 0.0
-    return found
+        band[lag] = np.multiply.outer(levels, diagonal).ravel()[skipped : skipped + n]
+        band[lag, n - lag :] = 0.0
+    return band
 
 
 def is_positive(difference: Array, minuend: Array, rounding: float) -> bool:

@@ -95,8 +95,10 @@ def dominating_windows(
     else:
         start = np.array([0.0, 0.15, 0.15, 1.0])
         simplex = np.vstack([start, start + np.diag([1.0, 0.15, 0.15, -0.6])])
-        found = minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED, "initial_simplex": simplex}).x
-        chain, factor = relative(found)
+        parameters = minimize(
+            score, start, method="Nelder-Mead", options={"maxfev": TRIED, "initial_simplex": simplex}
+        ).x
+        chain, factor = relative(parameters)
     shape = in_band(chain, levels, band.shape)
     raised = factor
     while raised < MOST_RAISED * factor:
@@ -114,8 +116,8 @@ def _levels(sums: Array, size: int) -> Array:
     highest = float(means.max())
     means = np.maximum(means, LOWEST_LEVEL * highest)
     step = max(log1p(FINEST_LEVELS), log(highest / float(means.min())) / MOST_LEVELS)
-    found: Array = np.exp(-step * np.floor(np.log(highest / means) / step * (1.0 + 1e-9)))
-    return found
+    levels: Array = np.exp(-step * np.floor(np.log(highest / means) / step * (1.0 + 1e-9)))
+    return levels
 
 
 def _score(products: Array, levels: Array, sigma: float, prob: float) -> float:
@@ -139,11 +141,11 @@ def _largest(gram: "csr_matrix | Array", chain: Chain, levels: Array) -> float:
         inside = ((padded.reshape(windows, size) / lengths) @ inverse).ravel()
         outside = np.zeros(windows * size)
         outside[:n] = gram @ inside[:n]
-        found: Array = ((outside.reshape(windows, size) @ inverse.T) / lengths).ravel()[:n]
-        return found
+        product: Array = ((outside.reshape(windows, size) @ inverse.T) / lengths).ravel()[:n]
+        return product
 
     if n <= 2:
-        return float(np.linalg.eigvalsh(np.column_stack([times(one) for one in np.eye(n)]))[-1])
+        return float(np.linalg.eigvalsh(np.column_stack([times(unit) for unit in np.eye(n)]))[-1])
     operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
     try:
         start = np.ones(n)
@@ -156,13 +158,13 @@ def _band(gram: "csr_matrix | Array", size: int) -> Array:
     """``G[i + l, i]`` at ``[l, i]``, for as many diagonals as G or a window has."""
     n = int(gram.shape[0])
     if isinstance(gram, np.ndarray):
-        found = np.zeros((n, n))
+        band = np.zeros((n, n))
         for lag in range(n):
-            found[lag, : n - lag] = np.diagonal(gram, -lag)
-        return found
+            band[lag, : n - lag] = np.diagonal(gram, -lag)
+        return band
     entries = gram.tocoo()
     below = entries.row >= entries.col
     lags = entries.row[below] - entries.col[below]
-    found = np.zeros((max(int(lags.max()) + 1, min(size, n)), n))
-    found[lags, entries.col[below]] = entries.data[below]
-    return found
+    band = np.zeros((max(int(lags.max()) + 1, min(size, n)), n))
+    band[lags, entries.col[below]] = entries.data[below]
+    return band

@@ -76,13 +76,13 @@ class States:
     def kernels(self, cuts: Sequence[Cut]) -> Kernels:
         """Those of the states (a, i), for each share a below 1 all i from 2 on, and last of a = 1."""
         present = -log1p(-self.prob)
-        found: list[list[tuple[Array, float, float]]] = [[] for _ in self.shares]
+        kernels: list[list[tuple[Array, float, float]]] = [[] for _ in self.shares]
         nodes = self.sums[coarse_nodes(self.sums.size)]
         for step in range(self.size):
             cut = cuts[step]
             none = (exp(-self.size * present), exp(-(self.size - step) * present))
             if step == 0:
-                found[-1].append(self._spread(*self._single(cut.alone, 1.0, none[0]), cut.far_alone, none[0]))
+                kernels[-1].append(self._spread(*self._single(cut.alone, 1.0, none[0]), cut.far_alone, none[0]))
                 continue
             of_before, of_after = _products(cut)
             weight = float(cut.before.sum(axis=(1, 2)) @ cut.far_after)
@@ -94,8 +94,8 @@ class States:
                 else:
                     split, excess = spread_pairs(nodes, of_before, of_after, share, scale, self._sums(absent))
                     far = share * float(cut.far_before.sum()) + scale * weight
-                found[which].append(self._spread(split, excess, far, absent))
-        return _joined([one for states in found for one in states])
+                kernels[which].append(self._spread(split, excess, far, absent))
+        return _joined([kernel for states in kernels for kernel in states])
 
     def _sums(self, absent: float) -> Array:
         """Nodes of A for which ``absent + A`` is a node of ratios, and 0."""
@@ -103,14 +103,14 @@ class States:
         return np.concatenate([[0.0], ratios[ratios > absent * (1.0 + 1e-9)] - absent])
 
     def _single(self, law: Array, scale: float, absent: float) -> tuple[Array, float]:
-        one = np.zeros((1, 1, self.sums.size, self.count))
-        one[0, 0] = law
-        return spread_pairs(self.sums, np.zeros_like(one[0]), one[0], 0.0, scale, self._sums(absent))
+        pairs = np.zeros((1, 1, self.sums.size, self.count))
+        pairs[0, 0] = law
+        return spread_pairs(self.sums, np.zeros_like(pairs[0]), pairs[0], 0.0, scale, self._sums(absent))
 
     def _spread(self, split: Array, excess: float, far: float, absent: float) -> tuple[Array, float, float]:
         """Masses of sources and ratios, P-mass at infinity and Q-mass at 0, from those of ``_sums`` and groups."""
         sums, ratios = self._sums(absent), np.exp(self.spacing * self.shifts)
-        found = np.zeros((self.sources, self.shifts.size))
+        masses = np.zeros((self.sources, self.shifts.size))
         skip = self.shifts.size - sums.size + 1  # ratios at most ``absent``
         for place in range(1, sums.size):
             rest, whole = sums[place] / (absent + sums[place]), absent / (absent + sums[place])
@@ -120,7 +120,7 @@ class States:
                 right = 1.0 - min(rest / (1.0 - low), 1.0)
             else:
                 right = min(max((whole - low) / (high - low), 0.0), 1.0)
-            column = found[:, skip + place - 1]
+            column = masses[:, skip + place - 1]
             column[cell * self.count : (cell + 1) * self.count] += (1.0 - right) * split[place]
             if high == 1.0:
                 column[-1] += right * split[place].sum()
@@ -128,18 +128,20 @@ class States:
                 column[(cell + 1) * self.count : (cell + 2) * self.count] += right * split[place]
         none = float(split[0].sum())  # nothing but what takes no part, all available; a ratio between two nodes
         right = min(max((absent - ratios[skip - 1]) / (ratios[skip] - ratios[skip - 1]), 0.0), 1.0)
-        found[-1, skip - 1] += none * (1.0 - right)
-        found[-1, skip] += none * right
-        small = found <= NEGLIGIBLE
-        lost, dear = float(found[small].sum()), float((np.where(small, found, 0.0) @ ratios).sum())
-        found[small] = 0.0
-        return found, far + excess + dear, lost
+        masses[-1, skip - 1] += none * (1.0 - right)
+        masses[-1, skip] += none * right
+        small = masses <= NEGLIGIBLE
+        lost, dear = float(masses[small].sum()), float((np.where(small, masses, 0.0) @ ratios).sum())
+        masses[small] = 0.0
+        return masses, far + excess + dear, lost
 
 
-def _joined(found: Sequence[tuple[Array, float, float]]) -> Kernels:
-    masses = np.array([one[0] for one in found])
+def _joined(kernels: Sequence[tuple[Array, float, float]]) -> Kernels:
+    masses = np.array([kernel[0] for kernel in kernels])
     used = [np.flatnonzero(masses[:, source].any(axis=0)) for source in range(masses.shape[1])]
-    return Kernels(masses, np.array([one[1] for one in found]), np.array([one[2] for one in found]), used)
+    return Kernels(
+        masses, np.array([kernel[1] for kernel in kernels]), np.array([kernel[2] for kernel in kernels]), used
+    )
 
 
 def _products(cut: Cut) -> tuple[Array, Array]:
@@ -163,7 +165,7 @@ def spread_pairs(
     Returns: shape (targets, groups), and the P-mass of what is above the last node, where the mass stays.
     """
     n, count = target.size, first.shape[2]
-    found = np.zeros((n, count))
+    split = np.zeros((n, count))
     excess = 0.0
     for i in range(first.shape[0]):
         x, cell = share * nodes[i], 0
@@ -179,9 +181,9 @@ def spread_pairs(
                 right = min((value - target[cell]) / (target[cell + 1] - target[cell]), 1.0)
             for g in range(count):
                 mass = of_x * first[i, j, g] + of_y * second[i, j, g]
-                found[cell, g] += mass * (1.0 - right)
+                split[cell, g] += mass * (1.0 - right)
                 if cell < n - 1:
-                    found[cell + 1, g] += mass * right
+                    split[cell + 1, g] += mass * right
                 else:
                     excess += mass * (value - target[cell])
-    return found, excess
+    return split, excess

@@ -66,8 +66,8 @@ class Grid:
     @property
     def nodes(self) -> Array:
         """Shape (n,)."""
-        found: Array = np.exp(self.spacing * np.arange(-self.below, self.above + 1.0))
-        return found
+        nodes: Array = np.exp(self.spacing * np.arange(-self.below, self.above + 1.0))
+        return nodes
 
 
 @dataclass(frozen=True)
@@ -182,13 +182,13 @@ def _grid(above: Law, least: float, windows: int, resolution: Resolution) -> Gri
 
 def _shifts(grid: Grid, absent: float, deviation: float) -> Numbers:
     """Logarithms of the ratios of one window, in units of the grid's spacing: from below ``absent`` up."""
-    core, found = CORE * deviation / grid.spacing, [0]
-    while found[-1] < grid.above + grid.below:
-        found.append(found[-1] + max(1, int(GROWTH * (found[-1] - core))))
+    core, up = CORE * deviation / grid.spacing, [0]
+    while up[-1] < grid.above + grid.below:
+        up.append(up[-1] + max(1, int(GROWTH * (up[-1] - core))))
     down = [0]
     while grid.spacing * down[-1] > log(absent) - grid.spacing:
         down.append(down[-1] - max(1, int(GROWTH * (-down[-1] - core))))
-    return np.array(down[:0:-1] + found)
+    return np.array(down[:0:-1] + up)
 
 
 def _nothing(grid: Grid, sources: int) -> Laws:
@@ -211,34 +211,34 @@ def _before(kernels: Kernels, laws: Laws, grid: Grid, shifts: Numbers, lost: flo
     padded = np.zeros((laws.masses.shape[0], n + 2 * reach))
     padded[:, reach : reach + n] = laws.masses[:, 1:]
     moved = np.lib.stride_tricks.sliding_window_view(padded, n, axis=1)
-    found = np.zeros((kernels.masses.shape[0], 1 + n))
+    masses = np.zeros((kernels.masses.shape[0], 1 + n))
     infinite = kernels.infinite + lost
-    found[:, 0] = kernels.lost + lost
+    masses[:, 0] = kernels.lost + lost
     high = np.clip(n - shifts, 0, n)  # from this node on a ratio leaves the grid upwards, below ``low`` downwards
     low = np.clip(-shifts, 0, n)
-    sums_q, sums_p = (np.pad(np.cumsum(one, axis=1), ((0, 0), (1, 0))) for one in (laws.masses[:, 1:], moments))
+    sums_q, sums_p = (np.pad(np.cumsum(terms, axis=1), ((0, 0), (1, 0))) for terms in (laws.masses[:, 1:], moments))
     back_q, back_p = (
-        np.pad(np.cumsum(one[:, ::-1], axis=1)[:, ::-1], ((0, 0), (0, 1))) for one in (laws.masses[:, 1:], moments)
+        np.pad(np.cumsum(terms[:, ::-1], axis=1)[:, ::-1], ((0, 0), (0, 1))) for terms in (laws.masses[:, 1:], moments)
     )
     for source, which in enumerate(kernels.used):
         chances = kernels.masses[:, source, which]
         # A ratio of the window moves the law after it by a whole number of nodes.
-        found[:, 1:] += chances @ moved[source, reach - shifts[which]]
+        masses[:, 1:] += chances @ moved[source, reach - shifts[which]]
         # Below the first node: the mass goes to 0, and the first node gets as much mass as keeps the mean.
-        found[:, 0] += chances @ (laws.masses[source, 0] + sums_q[source, low[which]])
-        found[:, 1] += chances @ (sums_p[source, low[which]] * places[which] / nodes[0])
+        masses[:, 0] += chances @ (laws.masses[source, 0] + sums_q[source, low[which]])
+        masses[:, 1] += chances @ (sums_p[source, low[which]] * places[which] / nodes[0])
         # Above the last node: the mass stays on it, and its mean is at infinity too, so calls only grow.
-        found[:, n] += chances @ back_q[source, high[which]]
+        masses[:, n] += chances @ back_q[source, high[which]]
         infinite = infinite + chances @ (places[which] * (laws.infinite[source] + back_p[source, high[which]]))
-    return Laws(found, infinite)
+    return Laws(masses, infinite)
 
 
 def owners_of(scales: Array, correlation: float, prob: float, count: int) -> Array:
     """How each step shares its mass between the knots around it, shape (b, knots); a knot has all of its own.
 
     Between two knots the variance of what a step and the steps after it add is interpolated; it affects only how tight
-    a law is. Unless all steps are knots,
-    the first step, whose law is that of all that is available, goes with the second.
+    a law is. Unless all steps are knots, the first step, whose law is that of all that is available, goes with the
+    second.
     """
     size, places = scales.size, np.arange(scales.size)
     products = np.multiply.outer(scales, scales) * correlation ** np.abs(np.subtract.outer(places, places))
@@ -249,13 +249,13 @@ def owners_of(scales: Array, correlation: float, prob: float, count: int) -> Arr
     variances = np.minimum.accumulate(variances) - 1e-9 * variances.max() * places
     begin = 0 if count >= size else 1
     knots = np.unique(np.rint(np.linspace(begin, size - 1, max(count, 2))).astype(int))
-    found = np.zeros((size, knots.size))
-    found[0, 0] = found[knots[-1], -1] = 1.0
+    owners = np.zeros((size, knots.size))
+    owners[0, 0] = owners[knots[-1], -1] = 1.0
     for g, (begin, end) in enumerate(pairwise(knots.tolist())):
         apart = (variances[begin:end] - variances[end]) / (variances[begin] - variances[end])
-        found[begin:end, g] = np.clip(apart, 0.0, 1.0)
-        found[begin:end, g + 1] = 1.0 - found[begin:end, g]
-    return found
+        owners[begin:end, g] = np.clip(apart, 0.0, 1.0)
+        owners[begin:end, g + 1] = 1.0 - owners[begin:end, g]
+    return owners
 
 
 def _shared(laws: Laws, owners: Array, grid: Grid) -> Laws:
@@ -268,16 +268,16 @@ def _shared(laws: Laws, owners: Array, grid: Grid) -> Laws:
     support = np.concatenate([[0.0], grid.nodes])
     masses, dear, cheap = balanced(support, laws.masses, laws.infinite)
     shares = (len(masses) - 1) // (size - 1)
-    found, infinite = np.zeros((shares * count + 1, support.size)), np.zeros(shares * count + 1)
+    of_knots, infinite = np.zeros((shares * count + 1, support.size)), np.zeros(shares * count + 1)
     for share in range(shares):
         members = np.append(len(masses) - 1, share * (size - 1) + np.arange(size - 1))
         mine = slice(share * count, (share + 1) * count)
-        found[mine], infinite[mine] = mixtures_above(support, masses[members], laws.infinite[members], owners)
-    off = np.abs(found @ (support - 1.0) + infinite) + ROUNDED
-    found[:, dear] += off / (support[dear] - 1.0)
-    found[:, cheap] += off / (1.0 - support[cheap])
-    found[-1], infinite[-1] = laws.masses[-1], laws.infinite[-1]
-    return Laws(found, infinite)
+        of_knots[mine], infinite[mine] = mixtures_above(support, masses[members], laws.infinite[members], owners)
+    off = np.abs(of_knots @ (support - 1.0) + infinite) + ROUNDED
+    of_knots[:, dear] += off / (support[dear] - 1.0)
+    of_knots[:, cheap] += off / (1.0 - support[cheap])
+    of_knots[-1], infinite[-1] = laws.masses[-1], laws.infinite[-1]
+    return Laws(of_knots, infinite)
 
 
 def mixtures_above(support: Array, masses: Array, infinite: Array, owners: Array) -> tuple[Array, Array]:
@@ -302,7 +302,7 @@ def mixtures_above(support: Array, masses: Array, infinite: Array, owners: Array
     puts = np.column_stack([puts, np.zeros(len(masses))])
     whole = masses.sum(axis=1)
     knots = np.array([int(np.flatnonzero(column == 1.0)[-1]) for column in owners.T])
-    found, far = masses[knots].copy(), infinite[knots].copy()
+    raised, far = masses[knots].copy(), infinite[knots].copy()
     # What a mixture of the laws of the knots lacks of the law of each step: of calls, of puts and of mass.
     lack = [of_steps - owners @ of_steps[knots] for of_steps in (calls, puts, whole)]
     pairs = [(slice(0, int(knots[0]) + 1), [0])]
@@ -311,11 +311,11 @@ def mixtures_above(support: Array, masses: Array, infinite: Array, owners: Array
         # The least convex functions above all that these steps lack are the calls and puts of masses to add.
         dearer = convex_above(above, np.maximum(lack[0][steps].max(axis=0), 0.0))
         cheaper = convex_above(below[::-1], np.maximum(lack[1][steps].max(axis=0), 0.0))
-        found[which, middle + 1 :] += dearer[:-1]
-        found[which, :middle] += cheaper[-2::-1]
-        found[which, middle] += max(float(lack[2][steps].max()), 0.0)
+        raised[which, middle + 1 :] += dearer[:-1]
+        raised[which, :middle] += cheaper[-2::-1]
+        raised[which, middle] += max(float(lack[2][steps].max()), 0.0)
         far[which] += dearer[-1]
-    return found, far
+    return raised, far
 
 
 @njit(cache=True)
@@ -327,15 +327,15 @@ def convex_above(widths: Array, values: Array) -> Array:
         values: shape (n + 1,), at the ends of cells.
     """
     n = widths.size
-    found = np.zeros(n + 1)
-    found[n] = values[n]
+    rises = np.zeros(n + 1)
+    rises[n] = values[n]
     height, slope = values[n], 0.0
     for i in range(n - 1, -1, -1):
         steeper = max(slope, (values[i] - height) / widths[i])
-        found[i] = steeper - slope
+        rises[i] = steeper - slope
         height += steeper * widths[i]
         slope = steeper
-    return found
+    return rises
 
 
 def balanced(support: Array, masses: Array, infinite: Array) -> tuple[Array, int, int]:
@@ -348,7 +348,7 @@ def balanced(support: Array, masses: Array, infinite: Array) -> tuple[Array, int
     dear = max(int(np.searchsorted(logs, BALANCED * logs[-1])), middle + 1)
     cheap = min(int(np.searchsorted(logs, BALANCED * logs[1])), middle - 1)
     off = masses @ (support - 1.0) + infinite
-    found = masses.copy()
-    found[:, dear] += np.maximum(-off, 0.0) / (support[dear] - 1.0)
-    found[:, cheap] += np.maximum(off, 0.0) / (1.0 - support[cheap])
-    return found, dear, cheap
+    raised = masses.copy()
+    raised[:, dear] += np.maximum(-off, 0.0) / (support[dear] - 1.0)
+    raised[:, cheap] += np.maximum(off, 0.0) / (1.0 - support[cheap])
+    return raised, dear, cheap

@@ -132,16 +132,16 @@ def _averaged(
     spread = sqrt(variance)
     distance = (states[None, :] - centres[:, None]) / spread
     kernel = spacing / (sqrt(2.0 * np.pi) * spread) * np.exp(-0.5 * distance**2)
-    found, beyond = kernel @ masses, kernel @ infinite
+    averaged, beyond = kernel @ masses, kernel @ infinite
     below = np.minimum(2.0 * ndtr((states[0] - centres) / spread), 1.0)
     above = np.minimum(2.0 * ndtr((centres - states[-1]) / spread), 1.0)
     share = 2.0 * ndtr((centres + reach * variance - states[-1]) / spread)
     if float(share.max()) > MOST_EXCESS:
         raise UnsupportedError("The noise is too low: a chain of columns needs more states.")
     lowest = below * (float(masses[0] @ values) + float(infinite[0]))
-    beyond += lowest + share / (1.0 - share) * (found @ values + beyond + lowest) * (1.0 + 1e-6)
-    found[:, 0] += below + above
-    return found, beyond
+    beyond += lowest + share / (1.0 - share) * (averaged @ values + beyond + lowest) * (1.0 + 1e-6)
+    averaged[:, 0] += below + above
+    return averaged, beyond
 
 
 @njit(cache=True)
@@ -157,7 +157,7 @@ def large_together(
     Returns: masses of shape (j, nodes), and what is above the last node, as P-mass at infinity.
     """
     n = grid.size
-    found = np.zeros((first.shape[0], n))
+    split = np.zeros((first.shape[0], n))
     excess = np.zeros(first.shape[0])
     for j in range(first.shape[0]):
         end_a, end_b = 0, 0
@@ -183,10 +183,10 @@ def large_together(
             while cell > 0 and grid[cell] > value:
                 cell -= 1
             if cell == n - 1:
-                found[j, cell] += taken
+                split[j, cell] += taken
                 excess[j] += taken * (value - grid[cell])
                 continue
             right = taken * min((value - grid[cell]) / (grid[cell + 1] - grid[cell]), 1.0)
-            found[j, cell + 1] += right
-            found[j, cell] += taken - right
-    return found, excess
+            split[j, cell + 1] += right
+            split[j, cell] += taken - right
+    return split, excess

@@ -16,9 +16,9 @@ def weights_of(prob: float | Array, size: int) -> Array:
     """
     if isinstance(prob, float):
         return np.asarray(prob * np.exp(np.arange(size) * np.log1p(-prob)), dtype=np.float64)
-    found = np.array(prob, dtype=np.float64)
-    found[1:] *= np.cumprod(1.0 - prob[:-1])
-    return found
+    weights = np.array(prob, dtype=np.float64)
+    weights[1:] *= np.cumprod(1.0 - prob[:-1])
+    return weights
 
 
 def absences_of(prob: float | Array, size: int) -> Array:

@@ -77,13 +77,13 @@ def lattice(correlation: float, longest: float, steps_per_innovation: float, tai
 
 def _reaching(spacing: float, reach: float, shift: float) -> Array:
     """Multiples of the spacing from at most -reach to at least reach + shift."""
-    found: Array = spacing * np.arange(-ceil(reach / spacing), ceil((reach + shift) / spacing) + 1.0)
-    return found
+    multiples: Array = spacing * np.arange(-ceil(reach / spacing), ceil((reach + shift) / spacing) + 1.0)
+    return multiples
 
 
 def _normal(places: Array, centre: Array | float, variance: float, spacing: float) -> Array:
-    found: Array = spacing / sqrt(2.0 * np.pi * variance) * np.exp(-0.5 * (places - centre) ** 2 / variance)
-    return found
+    densities: Array = spacing / sqrt(2.0 * np.pi * variance) * np.exp(-0.5 * (places - centre) ** 2 / variance)
+    return densities
 
 
 @dataclass(frozen=True)
@@ -125,20 +125,20 @@ def cuts(chain: Lattice, grid: Array, terms: Array, owners: Array, deadline: Dea
         after.append((held, chain.entering @ far, _times(chain.start[None, :], law)[0], float(chain.start @ far)))
         law, far = _times(chain.leaving, held), chain.leaving @ after[-1][1]
     after.reverse()
-    found, points = [], chain.entering.shape[0]
+    cuts, points = [], chain.entering.shape[0]
     before, far_before = np.zeros((points, grid.size, count)), np.zeros(points)
     for step in range(steps):
         deadline.tick()
         held, far_held, alone, far_alone = after[step]
         wide, narrow = coarser(grid, before, coarse), coarser(grid, held, coarse)
-        found.append(Cut(wide, narrow, alone, far_before, far_held, far_alone))
+        cuts.append(Cut(wide, narrow, alone, far_before, far_held, far_alone))
         if step == 0:
             law, far = _nothing(chain.states.size, grid.size, count) * chain.start[:, None, None], none
         else:
             law, far = _times(chain.entering.T, before), chain.entering.T @ far_before
         law, excess = added(grid, law, terms[step], owners[step])
         before, far_before = _times(chain.leaving.T, law), chain.leaving.T @ (far + excess)
-    return found
+    return cuts
 
 
 def whole(chain: Lattice, grid: Array, terms: Array, owners: Array, deadline: Deadline) -> tuple[Array, float]:
@@ -156,14 +156,14 @@ def whole(chain: Lattice, grid: Array, terms: Array, owners: Array, deadline: De
 
 def _nothing(states: int, nodes: int, groups: int) -> Array:
     """A sum of no terms, which any group may own: it is no part of what is added."""
-    found = np.zeros((states, nodes, groups))
-    found[:, 0, 0] = 1.0
-    return found
+    law = np.zeros((states, nodes, groups))
+    law[:, 0, 0] = 1.0
+    return law
 
 
 def _times(matrix: Array, laws: Array) -> Array:
-    found: Array = matrix @ laws.reshape(laws.shape[0], -1)
-    return found.reshape(matrix.shape[0], *laws.shape[1:])
+    products: Array = matrix @ laws.reshape(laws.shape[0], -1)
+    return products.reshape(matrix.shape[0], *laws.shape[1:])
 
 
 @njit(cache=True)
@@ -179,7 +179,7 @@ def added(grid: Array, laws: Array, terms: Array, owners: Array) -> tuple[Array,
         where the mass stays.
     """
     states, n, count = laws.shape
-    found = np.zeros(laws.shape)
+    split = np.zeros(laws.shape)
     excess = np.zeros(states)
     first, last = 0, count
     while first < count - 1 and owners[first] == 0.0:
@@ -200,21 +200,21 @@ def added(grid: Array, laws: Array, terms: Array, owners: Array) -> tuple[Array,
             kept, own = grid[i] / value, total * (terms[s] / value)
             if cell == n - 1:
                 for g in range(count):
-                    found[s, cell, g] += laws[s, i, g] * kept
+                    split[s, cell, g] += laws[s, i, g] * kept
                 for g in range(first, last):
-                    found[s, cell, g] += own * owners[g]
+                    split[s, cell, g] += own * owners[g]
                 excess[s] += total * (value - grid[cell])
                 continue
             right = min((value - grid[cell]) / (grid[cell + 1] - grid[cell]), 1.0)
             left = 1.0 - right
             for g in range(count):
                 mass = laws[s, i, g] * kept
-                found[s, cell, g] += mass * left
-                found[s, cell + 1, g] += mass * right
+                split[s, cell, g] += mass * left
+                split[s, cell + 1, g] += mass * right
             for g in range(first, last):
-                found[s, cell, g] += own * left * owners[g]
-                found[s, cell + 1, g] += own * right * owners[g]
-    return found, excess
+                split[s, cell, g] += own * left * owners[g]
+                split[s, cell + 1, g] += own * right * owners[g]
+    return split, excess
 
 
 def coarse_nodes(count: int) -> Numbers:
@@ -230,5 +230,5 @@ def coarser(grid: Array, laws: Array, coarse: Array) -> Array:
     nodes = np.arange(grid.size)
     split[cell, nodes] = 1.0 - right
     split[cell + 1, nodes] = right
-    found: Array = np.einsum("mn,sng->smg", split, laws, optimize=True)
-    return found
+    coarsened: Array = np.einsum("mn,sng->smg", split, laws, optimize=True)
+    return coarsened

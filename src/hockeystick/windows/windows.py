@@ -64,11 +64,11 @@ def similar_windows(shifts: Array, side: Side) -> list[tuple[Array, int]]:
         if np.unique(levels).size <= MOST_LAWS:
             break
     extreme = np.max if side is Side.UPPER else np.min
-    found = []
+    bounds = []
     for level in np.unique(levels):
         bound = extreme(shifts[levels == level], axis=0)
-        found.append((bound[bound > 0.0], int((levels == level).sum())))
-    return [(bound, count) for bound, count in found if bound.size]
+        bounds.append((bound[bound > 0.0], int((levels == level).sum())))
+    return [(bound, count) for bound, count in bounds if bound.size]
 
 
 def window_law(
@@ -90,13 +90,13 @@ def with_equal_shifts(shifts: Array) -> Array:
     They have the same sum, and the same sum of squares up to rounding, so that mean and variance agree. For ranking
     only: it is no bound.
     """
-    found = np.zeros_like(shifts)
-    for row, window in zip(found, shifts, strict=True):
+    equal = np.zeros_like(shifts)
+    for row, window in zip(equal, shifts, strict=True):
         total, square = float(window.sum()), float(window @ window)
         if square > 0.0:
             count = max(round(total * total / square), 1)
             row[:count] = total / count
-    return found
+    return equal
 
 
 def best_windows(
@@ -114,7 +114,10 @@ def best_windows(
         epsilon: where delta is asked for; None to look at the epsilons of the usual deltas.
     """
     coarse = replace(resolution, nodes_per_unit=COARSE_NODES_PER_UNIT)
-    laws = [window_law(with_equal_shifts(one), prob, noise_multiplier, side, coarse, deadline) for one in candidates]
+    laws = [
+        window_law(with_equal_shifts(candidate), prob, noise_multiplier, side, coarse, deadline)
+        for candidate in candidates
+    ]
     choose = min if side is Side.UPPER else max
     scores = _scores(side, epsilon, resolution.smallest_delta)
     best = {choose(range(len(laws)), key=lambda at: score(laws[at])) for score in scores}
