@@ -80,7 +80,7 @@ def _law(pair: SubsetMixture, settings: Settings) -> Law:
 
     settings.deadline.tick()
     histories, prob, steps = _histories(pair), pair.sampling_prob, pair.matrix.steps
-    if histories.one > LARGEST_SHIFT:
+    if histories.own > LARGEST_SHIFT:
         raise UnsupportedError("The noise is too low: the cells of a row are for shifts of a few standard deviations.")
     table = filter_for(histories, prob, steps, _per_deviation(pair))
     if work_of(histories.free.size, table.size, steps) > 4.0 * MOST_WORK:

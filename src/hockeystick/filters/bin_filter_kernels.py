@@ -77,7 +77,7 @@ def following(
     fraction, exact, pace, size = rounded
     count, dimensions = after.shape
     room, n = 32 * count, 0
-    found = np.empty((5, room), np.int64)
+    runs = np.empty((5, room), np.int64)
     for u in range(count):
         last, last_units = -1, -1
         for c in range(share.shape[1]):
@@ -96,16 +96,16 @@ def following(
                 units = size - 1
             units = min(units, size - 1)
             if place == last and units == last_units:
-                found[2, n - 1] = c + 1
+                runs[2, n - 1] = c + 1
                 continue
             if n == room:
                 larger = np.empty((5, 2 * room), np.int64)
-                larger[:, :room] = found
-                found, room = larger, 2 * room
-            found[0, n], found[1, n], found[2, n], found[3, n], found[4, n] = u, c, c + 1, place, units
+                larger[:, :room] = runs
+                runs, room = larger, 2 * room
+            runs[0, n], runs[1, n], runs[2, n], runs[3, n], runs[4, n] = u, c, c + 1, place, units
             last, last_units = place, units
             n += 1
-    return found[0, :n], found[1, :n], found[2, :n], found[3, :n], found[4, :n]
+    return runs[0, :n], runs[1, :n], runs[2, :n], runs[3, :n], runs[4, :n]
 
 
 @njit(cache=True)
@@ -113,11 +113,11 @@ def chances(
     sources: Places, first: Places, end: Places, targets: Places, totals: Array, below: Array, box: int
 ) -> Array:
     """About how likely each target is: ``totals`` (K, U) times masses whose sums below each cell are ``below``."""
-    found = np.zeros(box)
+    likely = np.zeros(box)
     for e in range(sources.size):
         for k in range(totals.shape[0]):
-            found[targets[e]] += totals[k, sources[e]] * (below[k, end[e]] - below[k, first[e]])
-    return found
+            likely[targets[e]] += totals[k, sources[e]] * (below[k, end[e]] - below[k, first[e]])
+    return likely
 
 
 @njit(cache=True)

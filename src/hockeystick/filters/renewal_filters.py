@@ -117,7 +117,7 @@ def filter_for(shifts: Array, prob: float, min_sep: int, steps: int, examples: i
     deviation = float(np.sqrt(max(steps * second, 1e-30)))
     span = DEVIATIONS * deviation + 2.0 * deviation**2
     units = span / np.sqrt(max(second, 1e-30))
-    size = next((one for one in SIZES if one >= FINE * units), SIZES[-1])
+    size = next((size for size in SIZES if size >= FINE * units), SIZES[-1])
     if size < COARSE * units:
         return None
     added = np.round(np.log(ratio) * (size / span)).astype(np.int64)
@@ -144,7 +144,7 @@ def _histories(edges: Array, shifts: Array, prob: float, min_sep: int, examples:
     chances = np.zeros((len(number), edges.size + 1, len(number)))
     expected = np.zeros(len(number))
     for history, k in number.items():
-        for each in product(*(moves[one] for one in history)):
+        for each in product(*(moves[state] for state in history)):
             chance = float(np.prod([move[0] for move in each]))
             shift = sum(move[1] for move in each)
             chances[k, :, number[tuple(move[2] for move in each)]] += chance * cell_masses(edges, shift)[0]
@@ -164,7 +164,7 @@ def frequencies_for(
     if max(pieces.values()) <= 0:
         return Frequencies(every, 0.0)
     plain = cell_masses(table.edges, 0.0)[0][None]
-    found, numbers = [], 0
+    parts, numbers = [], 0
     for begin in range(0, every.size, AT_ONCE[1]):
         deadline.tick()
         (row,) = _rows(table, plain, every[begin : begin + AT_ONCE[1]])
@@ -173,11 +173,11 @@ def frequencies_for(
             if count > 0:
                 sums = np.abs(np.linalg.matrix_power(row, length)).sum(axis=2).max(axis=1)
                 smallest = np.minimum(smallest, np.minimum(sums + 1e-12, 1.0) ** count)
-        found.append(smallest)
+        parts.append(smallest)
         numbers += int(np.count_nonzero(smallest > NEGLIGIBLE))
         if numbers > most:
             break
-    largest = np.concatenate(found)
+    largest = np.concatenate(parts)
     every, kept = every[: largest.size], largest > NEGLIGIBLE
     return Frequencies(every[kept], float(largest[~kept].max(initial=0.0)))
 
@@ -229,7 +229,7 @@ def sum_laws(
         rounding: proved relative error of the shifts.
     """
     present, laws = _transforms(table, shifts, prob, min_sep, steps, first, deadline, examples)
-    masses = np.array([one for one, _ in laws])
+    masses = np.array([law for law, _ in laws])
     spectra = np.zeros((2, table.size // 2 + 1), dtype=np.complex128)
     summaries, cells = table.following.shape
     at_once = max(min(AT_ONCE[examples], MOST_HELD // ((steps + 1) * summaries)), 1)
@@ -262,7 +262,7 @@ def _transforms(
         return lambda rows: renewal_transforms.of_one(rows, prob, min_sep, steps, first, table.first), laws
     moves = renewal_transforms.moves_of_two(shifts.size, min_sep, prob)
     names = sorted(moves)
-    laws = [cell_masses(table.edges, entries[one] + entries[other]) for one, other in names]
+    laws = [cell_masses(table.edges, entries[smaller] + entries[larger]) for smaller, larger in names]
 
     def present(rows: list[Spectrum]) -> Spectrum:
         by_name = dict(zip(names, rows, strict=True))
@@ -281,9 +281,9 @@ def _rows(table: Filter, masses: Array, frequencies: Places) -> Spectrum:
     """
     summaries, cells = table.following.shape
     angles = np.exp(-2j * np.pi / table.size * np.arange(table.size))
-    found = np.zeros((len(masses), frequencies.size, summaries, summaries), dtype=np.complex128)
+    matrices = np.zeros((len(masses), frequencies.size, summaries, summaries), dtype=np.complex128)
     for s in range(summaries):
         for cell in range(cells):
             turned = angles[frequencies * table.added[s, cell] % table.size]
-            found[:, :, s, table.following[s, cell]] += masses[:, cell, None] * turned
-    return found
+            matrices[:, :, s, table.following[s, cell]] += masses[:, cell, None] * turned
+    return matrices

@@ -44,9 +44,9 @@ def _backwards(counts: Counts, chances: Array, min_sep: int, first: Array) -> Ar
     ring = np.zeros((min_sep + 1, length))
     for u in range(min_sep + 1):
         ring[u, 0] = 1.0
-    found = np.zeros(length)
+    law = np.zeros(length)
     for u in range(n, first.size):
-        found[0] += first[u]
+        law[0] += first[u]
     for t in range(n - 1, -1, -1):
         now = ring[t % (min_sep + 1)]  # held f_(t + min_sep + 1), which nobody needs any more
         after, returned = ring[(t + 1) % (min_sep + 1)], ring[(t + min_sep) % (min_sep + 1)]
@@ -58,5 +58,5 @@ def _backwards(counts: Counts, chances: Array, min_sep: int, first: Array) -> Ar
                 now[k] += chances[j] * returned[k - shift]
         if t < first.size:
             for k in range(length):
-                found[k] += first[t] * now[k]
-    return found
+                law[k] += first[t] * now[k]
+    return law

@@ -31,10 +31,10 @@ def without_examples(plain: Spectrum, steps: int, start: int) -> Spectrum:
         plain: shape (f, summaries, summaries), the matrix of such a row.
         start: the first summary.
     """
-    found = np.ones((plain.shape[0], plain.shape[1], 1), dtype=np.complex128)
+    ahead = np.ones((plain.shape[0], plain.shape[1], 1), dtype=np.complex128)
     for _ in range(steps):
-        found = plain @ found
-    return found[:, start, 0]
+        ahead = plain @ ahead
+    return ahead[:, start, 0]
 
 
 def of_one(rows: Sequence[Spectrum], prob: float, min_sep: int, steps: int, first: Array, start: int) -> Spectrum:
@@ -109,10 +109,10 @@ def outcomes(state: int, bands: int, min_sep: int, prob: float) -> list[Outcome]
 
 def pairs_of(count: int) -> Places:
     """The number of every pair of states, in either order; shape (count, count)."""
-    found = np.zeros((count, count), dtype=np.int64)
-    for number, (one, other) in enumerate(combinations_with_replacement(range(count), 2)):
-        found[one, other] = found[other, one] = number
-    return found
+    numbers = np.zeros((count, count), dtype=np.int64)
+    for number, (first, second) in enumerate(combinations_with_replacement(range(count), 2)):
+        numbers[first, second] = numbers[second, first] = number
+    return numbers
 
 
 def moves_of_two(bands: int, min_sep: int, prob: float) -> dict[tuple[int, int], Moves]:
@@ -120,18 +120,18 @@ def moves_of_two(bands: int, min_sep: int, prob: float) -> dict[tuple[int, int],
     count = states(bands, min_sep)
     numbers = pairs_of(count)
     chances: dict[tuple[int, int], dict[tuple[int, int], float]] = defaultdict(lambda: defaultdict(float))
-    for one, other in combinations_with_replacement(range(count), 2):
-        each = (outcomes(state, bands, min_sep, prob) for state in (one, other))
+    for before, its_before in combinations_with_replacement(range(count), 2):
+        each = (outcomes(state, bands, min_sep, prob) for state in (before, its_before))
         for (chance, entry, then), (its_chance, its_entry, its_then) in product(*each):
             entries = (min(entry, its_entry), max(entry, its_entry))
-            chances[entries][int(numbers[one, other]), int(numbers[then, its_then])] += chance * its_chance
+            chances[entries][int(numbers[before, its_before]), int(numbers[then, its_then])] += chance * its_chance
     return {
         entries: Moves(
-            np.array([before for before, _ in found], dtype=np.int64),
-            np.array([after for _, after in found], dtype=np.int64),
-            np.array(list(found.values())),
+            np.array([before for before, _ in moves], dtype=np.int64),
+            np.array([after for _, after in moves], dtype=np.int64),
+            np.array(list(moves.values())),
         )
-        for entries, found in chances.items()
+        for entries, moves in chances.items()
     }
 
 
@@ -156,7 +156,7 @@ def of_two(
     """
     count, summaries = rows[0, 0].shape[:2]
     numbers = pairs_of(states(bands, min_sep))
-    turned = {entries: np.ascontiguousarray(np.swapaxes(one, 1, 2)) for entries, one in rows.items()}
+    turned = {entries: np.ascontiguousarray(np.swapaxes(matrix, 1, 2)) for entries, matrix in rows.items()}
     ahead = np.ones((count, int(numbers.max()) + 1, summaries), dtype=np.complex128)
     for _ in range(steps):
         deadline.tick()
@@ -167,5 +167,5 @@ def of_two(
         ahead = now
     begun = [waiting(rows_left, bands) for rows_left in range(first.size)]
     chances = np.outer(first, first)
-    found: Spectrum = np.einsum("ij,fij->f", chances, ahead[:, numbers[np.ix_(begun, begun)], start])
-    return found
+    transform: Spectrum = np.einsum("ij,fij->f", chances, ahead[:, numbers[np.ix_(begun, begun)], start])
+    return transform

@@ -47,13 +47,13 @@ class Histories:
         shifts: of the next row, in standard deviations, by history, shape (H,); the first history is none.
         following: the next history without and with a participation at this step, shape (H, 2).
         free: shape (H,): whether a participation at this step is not one too many.
-        one: what a participation shifts its own row.
+        own: what a participation shifts its own row.
     """
 
     shifts: Array
     following: Places
     free: NDArray[np.bool_]
-    one: float
+    own: float
 
 
 class Filter(NamedTuple):
@@ -123,7 +123,7 @@ def histories_of(column: Array, sigma: float, limit: int) -> Histories:
 def cells_of(histories: Histories) -> Array:
     """Edges of cells of equal width, from below 0 to above what few participations shift a row."""
     top = min(
-        histories.one + float(histories.shifts.max()), 2.5 * max(histories.one, float(histories.shifts[:2].max()))
+        histories.own + float(histories.shifts.max()), 2.5 * max(histories.own, float(histories.shifts[:2].max()))
     )
     return np.linspace(-REACH, top + ABOVE, CELLS - 1)
 
@@ -131,14 +131,14 @@ def cells_of(histories: Histories) -> Array:
 def chances_of(histories: Histories, edges: Array, prob: float) -> tuple[Array, Array, float]:
     """Of each cell and participation by history, shape (H, 2, cells), and of each cell without the example; error."""
     plain, error = cell_masses(edges, 0.0)
-    found = np.zeros((histories.free.size, 2, edges.size + 1))
+    chances = np.zeros((histories.free.size, 2, edges.size + 1))
     for k in range(histories.free.size):
         own = prob if histories.free[k] else 0.0
         for taken, chance in enumerate((1.0 - own, own)):
-            masses, part = cell_masses(edges, float(histories.shifts[k]) + taken * histories.one)
-            found[k, taken] = chance * masses
+            masses, part = cell_masses(edges, float(histories.shifts[k]) + taken * histories.own)
+            chances[k, taken] = chance * masses
             error = max(error, part)
-    return found, plain, error
+    return chances, plain, error
 
 
 def filter_for(histories: Histories, prob: float, steps: int, per_deviation: float) -> Filter:
@@ -193,7 +193,7 @@ def sum_laws(
     """
     with_it, plain, error = chances_of(histories, table.edges, prob)
     without, taking_part = _forwards(steps, table, histories.following, with_it, plain)
-    farthest = float(histories.shifts.max()) + histories.one
+    farthest = float(histories.shifts.max()) + histories.own
     span = float(np.abs(table.edges).max()) + farthest + 1.0
     # The logarithm of a cell's mass changes by at most the distance of the cell from the centre when the centre moves.
     moved = 4.0 * (rounding + (histories.free.size + 8.0) * UNIT_ROUNDOFF) * farthest * span
