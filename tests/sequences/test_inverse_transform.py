@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hockeystick.laws.law import Array
-from hockeystick.sequences.inverse_transform import Found, Transform, TransformProfiles, frequencies
+from hockeystick.sequences.inverse_transform import BoundedTransform, Transform, TransformProfiles, frequencies
 from hockeystick.types import Direction, Side
 
 
@@ -79,8 +79,8 @@ def test_errors_of_values_are_charged_to_both_sides() -> None:
 def profiles_of_atoms(atoms: Array, masses: Array, side: Side, delta: float, epsilon: float) -> TransformProfiles:
     """By transforms of a law with a few atoms, good near one epsilon."""
 
-    def transformed(smoothing: float, largest: float) -> Found:
-        return Found(exact_transform(atoms, masses, smoothing, largest), 0.0, 0.0, 0.0)
+    def transformed(smoothing: float, largest: float) -> BoundedTransform:
+        return BoundedTransform(exact_transform(atoms, masses, smoothing, largest), 0.0, 0.0, 0.0)
 
     spread = float(np.sqrt(masses @ (atoms - 1.0) ** 2))
     return TransformProfiles(transformed, spread, side, delta, epsilon, True)
@@ -106,10 +106,10 @@ def test_what_is_left_out_and_relative_errors_are_charged_to_both_sides(alone: b
     atoms = atoms / (masses @ atoms)
     for by_mass, by_place in ((0.0, 0.0), (1e-2, 0.0), (-1e-2, 0.0), (0.0, 0.05), (0.0, -0.05)):
 
-        def transformed(smoothing: float, largest: float, m: float = by_mass, p: float = by_place) -> Found:
+        def transformed(smoothing: float, largest: float, m: float = by_mass, p: float = by_place) -> BoundedTransform:
             kept = masses * np.array([1.0, 1.0, 1.0, 0.99])
             exact = exact_transform(atoms * (1.0 + p), kept * (1.0 + m), smoothing, largest)
-            return Found(exact, abs(m), abs(p), 1.01e-3 * float(atoms.max()))
+            return BoundedTransform(exact, abs(m), abs(p), 1.01e-3 * float(atoms.max()))
 
         for side in Side:
             found = TransformProfiles(transformed, 0.6, side, 1e-3, 0.5, alone)
@@ -125,8 +125,8 @@ def test_small_thresholds_are_bounded_without_smoothing() -> None:
     """The add direction far below what smoothing resolves, where X of a few atoms is rarely small."""
     atoms, masses = np.array([0.02, 0.05, 0.6, 1.0, 9.0]), np.array([1e-7, 2e-6, 0.4, 0.5, 0.1])
 
-    def transformed(smoothing: float, largest: float) -> Found:
-        return Found(exact_transform(atoms, masses, smoothing, largest), 0.0, 0.0, 0.0)
+    def transformed(smoothing: float, largest: float) -> BoundedTransform:
+        return BoundedTransform(exact_transform(atoms, masses, smoothing, largest), 0.0, 0.0, 0.0)
 
     spread = 2.6
     found = TransformProfiles(transformed, spread, Side.UPPER, 1e-5, 3.0, True).profiles()[Direction.ADD]

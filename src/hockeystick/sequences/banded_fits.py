@@ -66,16 +66,16 @@ def fits(
     seen: list[Array] = []
     for quantile in QUANTILES[side]:
         typical = np.array([float(np.quantile(np.diagonal(covariance, lag), quantile)) for lag in range(bands)])
-        if any(np.abs(typical - one).max() < STEP * largest for one in seen):
+        if any(np.abs(typical - earlier).max() < STEP * largest for earlier in seen):
             continue
         seen.append(typical)
         natural = NATURAL * float(_symbol(typical).min())
         for white in (natural, *(share * largest for share in WHITES if share * largest > natural)):
-            found = None if white < LEAST * largest else fitted(typical, white, weights[:bands], side)
-            if found is None:
+            fit = None if white < LEAST * largest else fitted(typical, white, weights[:bands], side)
+            if fit is None:
                 continue
             for ends in (False,) if ring else (True, False):
-                chain = _adjusted(found, ends, ring, covariance, error, side, deadline)
+                chain = _adjusted(fit, ends, ring, covariance, error, side, deadline)
                 if chain is not None:
                     yield chain
 
@@ -91,8 +91,10 @@ def bands_of(covariance: Array, side: Side, ring: bool = False, most: int = MOST
 
 def _symbol(entries: Array, places: int = PLACES) -> Array:
     lags = np.arange(entries.size)
-    found: Array = np.cos(np.outer(np.linspace(0.0, np.pi, places), lags)) @ np.where(lags == 0, entries, 2.0 * entries)
-    return found
+    symbol: Array = np.cos(np.outer(np.linspace(0.0, np.pi, places), lags)) @ np.where(
+        lags == 0, entries, 2.0 * entries
+    )
+    return symbol
 
 
 class Fit(NamedTuple):
@@ -118,9 +120,9 @@ def fitted(typical: Array, white: float, weights: Array, side: Side) -> Fit | No
     if not white > 0.0:
         return None
     eye, nothing = np.eye(bands), np.zeros((PLACES, bands))
-    symbol = np.column_stack([_symbol(one) for one in eye])
+    symbol = np.column_stack([_symbol(unit) for unit in eye])
     growth = np.ones(bands)
-    found: Fit | None = None
+    fit: Fit | None = None
     for _ in range(ROUNDS):
         result = linprog(
             np.concatenate([sign * weights * growth, np.zeros(bands)]),
@@ -138,8 +140,8 @@ def fitted(typical: Array, white: float, weights: Array, side: Side) -> Fit | No
         growth = np.expm1(np.minimum(change, 50.0)) / change
         left = entries[:bands].copy()
         left[0] -= white
-        found = Fit(white, left, semidefinite(entries[bands:]))
-    return found
+        fit = Fit(white, left, semidefinite(entries[bands:]))
+    return fit
 
 
 def _factor(entries: Array) -> Array | None:
@@ -147,10 +149,10 @@ def _factor(entries: Array) -> Array | None:
     lag = np.abs(np.subtract.outer(np.arange(LONG), np.arange(LONG)))
     matrix = np.append(entries, 0.0)[np.minimum(lag, entries.size)]
     try:
-        found: Array = np.linalg.cholesky(matrix + 1e-9 * entries[0] * np.eye(LONG))[-1, ::-1][: entries.size]
+        weights: Array = np.linalg.cholesky(matrix + 1e-9 * entries[0] * np.eye(LONG))[-1, ::-1][: entries.size]
     except np.linalg.LinAlgError:
         return None
-    return found
+    return weights
 
 
 def _whole(factor: Array, entries: Array) -> tuple[NDArray[np.int64], float]:
@@ -176,10 +178,10 @@ def _first_rows(covariance: Array, white: float, bands: int) -> Array | None:
         factor = np.linalg.cholesky(covariance[:few, :few] - white * np.eye(few))
     except np.linalg.LinAlgError:
         return None
-    found = np.zeros((few, bands))
+    rows = np.zeros((few, bands))
     for s in range(bands):
-        found[s:, s] = np.diagonal(factor, -s)
-    return found
+        rows[s:, s] = np.diagonal(factor, -s)
+    return rows
 
 
 def _adjusted(

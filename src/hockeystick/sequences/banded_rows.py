@@ -83,18 +83,18 @@ class Programme:
                 shift *= 1.5
         else:
             return None
-        found = np.zeros((laps * bins, lags))
+        first = np.zeros((laps * bins, lags))
         for lag in range(lags):
-            found[lag:, lag] = columns[lag, : laps * bins - lag]
+            first[lag:, lag] = columns[lag, : laps * bins - lag]
         guess = FIRST_SHARED * np.sqrt(largest) * np.random.default_rng(SEED).standard_normal((bins, lags))
-        return Rows(self._merged(found[bins : 2 * bins] if self.ring else found), guess)
+        return Rows(self._merged(first[bins : 2 * bins] if self.ring else first), guess)
 
     def _merged(self, rows: Array) -> Array:
         """Rows with an innovation for each bin, those of a period replaced by the one that explains most of them."""
         if self.period == 1:
             return rows[:, : self.depth]
         bins, lags = rows.shape
-        found = np.zeros((bins, self.depth))
+        merged = np.zeros((bins, self.depth))
         for begin in range(0, bins, self.period):
             seers = np.arange(begin, begin + self.period * self.depth)
             seers = seers % bins if self.ring else seers[seers < bins]
@@ -105,22 +105,22 @@ class Programme:
             column = left[:, 0] * sizes[0]
             column = column if column[: self.period].sum() >= 0.0 else -column
             column[: self.period] = np.maximum(column[: self.period], 0.0)
-            found[seers, np.arange(len(seers)) // self.period] = column
-        return found
+            merged[seers, np.arange(len(seers)) // self.period] = column
+        return merged
 
     def spread(self, rows: Array) -> Array:
         """Rows with an innovation for each bin, most of which nobody sees; shape (..., b, L)."""
-        found = np.zeros((*rows.shape[:-2], *self.entries.shape[::-1]))
+        spread = np.zeros((*rows.shape[:-2], *self.entries.shape[::-1]))
         place = np.arange(rows.shape[-2])
         for s in range(self.depth):
-            found[..., place, place % self.period + self.period * s] = rows[..., s]
-        return found
+            spread[..., place, place % self.period + self.period * s] = rows[..., s]
+        return spread
 
     def _gathered(self, slopes: Array) -> Array:
         """Of what ``spread`` makes, the entries that are not 0 by themselves."""
         place = np.arange(len(slopes))[:, None]
-        found: Array = slopes[place, place % self.period + self.period * np.arange(self.depth)]
-        return found
+        gathered: Array = slopes[place, place % self.period + self.period * np.arange(self.depth)]
+        return gathered
 
     def improved(self, begin: Rows, steps: int, deadline: Deadline) -> Rows:
         """After at most so many steps for each width."""
@@ -207,23 +207,23 @@ class Programme:
 
     def products(self, rows: Array) -> Array:
         """The covariance of moving averages with an innovation for each bin, as ``entries``."""
-        found = np.zeros(self.entries.shape)
+        products = np.zeros(self.entries.shape)
         for lag in range(rows.shape[1]):
-            found[lag] = (rows[:, lag:] * np.roll(rows, lag, axis=0)[:, : rows.shape[1] - lag]).sum(axis=1)
+            products[lag] = (rows[:, lag:] * np.roll(rows, lag, axis=0)[:, : rows.shape[1] - lag]).sum(axis=1)
             if not self.ring:
-                found[lag, :lag] = 0.0
-        return found
+                products[lag, :lag] = 0.0
+        return products
 
     def _slopes(self, rows: Array, outer: Array) -> Array:
         """Derivatives with respect to the rows of the sum of ``outer`` times their products."""
-        found, depth = np.zeros_like(rows), rows.shape[1]
+        slopes, depth = np.zeros_like(rows), rows.shape[1]
         for lag in range(depth):
-            one = outer[lag, :, None].copy()
+            factor = outer[lag, :, None].copy()
             if not self.ring:
-                one[:lag] = 0.0
-            found[:, lag:] += one * np.roll(rows, lag, axis=0)[:, : depth - lag]
-            found[:, : depth - lag] += np.roll(one * rows[:, lag:], -lag, axis=0)
-        return found
+                factor[:lag] = 0.0
+            slopes[:, lag:] += factor * np.roll(rows, lag, axis=0)[:, : depth - lag]
+            slopes[:, : depth - lag] += np.roll(factor * rows[:, lag:], -lag, axis=0)
+        return slopes
 
     def with_white(self, white: float) -> "Programme":
         """With another variance of the white noise."""

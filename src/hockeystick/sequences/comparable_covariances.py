@@ -105,9 +105,9 @@ def semidefinite(shared: Array) -> Array:
     lags: Array = np.arange(shared.size, dtype=np.float64)
     symbol = 2.0 * np.fft.rfft(shared, SYMBOL_PLACES).real - shared[0]
     between = 2.0 * float(lags @ np.abs(shared)) * np.pi / SYMBOL_PLACES + 1e-12 * float(np.abs(shared).sum())
-    found = shared.copy()
-    found[0] += max(between - float(symbol.min()), 0.0)
-    return found
+    raised = shared.copy()
+    raised[0] += max(between - float(symbol.min()), 0.0)
+    return raised
 
 
 def toeplitz(shared: Array, bins: int, ring: bool = False) -> Array:
@@ -122,8 +122,8 @@ def toeplitz(shared: Array, bins: int, ring: bool = False) -> Array:
         distance = np.minimum(distance, bins - distance)
     entries = np.zeros(max(bins, shared.size))
     entries[: shared.size] = shared
-    found: Array = entries[distance]
-    return found
+    matrix: Array = entries[distance]
+    return matrix
 
 
 def shortfall(products: Array, covariance: Array, error: float, side: Side, shared: Array | float = 0.0) -> Array:
@@ -139,5 +139,5 @@ def shortfall(products: Array, covariance: Array, error: float, side: Side, shar
     np.fill_diagonal(difference, 0.0)
     below = np.maximum(-difference, 0.0).sum(axis=1)
     largest = max(float(covariance.diagonal().max()), float(products.diagonal().max()))
-    found: Array = below - diagonal + ROOM * largest
-    return found
+    lacking: Array = below - diagonal + ROOM * largest
+    return lacking

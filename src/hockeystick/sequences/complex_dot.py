@@ -38,18 +38,18 @@ def _typed(typingctx: Any, x: Any, y: Any, u: Any, v: Any, at: Any, place: Any, 
         def add(first: Any, kept: Any) -> None:
             a, b, c, d = (
                 builder.load(
-                    builder.bitcast(builder.gep(one, [builder.add(start, first)]), vector.as_pointer()), align=8
+                    builder.bitcast(builder.gep(pointer, [builder.add(start, first)]), vector.as_pointer()), align=8
                 )
-                for one, start in zip(pointers, (at, at, place, place), strict=True)
+                for pointer, start in zip(pointers, (at, at, place, place), strict=True)
             )
             if kept is not None:
                 a, b = builder.select(kept, a, zero), builder.select(kept, b, zero)
-            for total, one, other, join in (
+            for total, factors, others, join in (
                 (real, (a, c), (b, d), builder.fsub),
                 (imaginary, (a, d), (b, c), builder.fadd),
             ):
-                more = builder.fadd(builder.load(total), builder.fmul(*one, flags=FAST), flags=FAST)
-                builder.store(join(more, builder.fmul(*other, flags=FAST), flags=FAST), total)
+                more = builder.fadd(builder.load(total), builder.fmul(*factors, flags=FAST), flags=FAST)
+                builder.store(join(more, builder.fmul(*others, flags=FAST), flags=FAST), total)
 
         rounds = builder.sdiv(count, lanes)
         with cgutils.for_range(builder, rounds) as loop:
@@ -61,19 +61,19 @@ def _typed(typingctx: Any, x: Any, y: Any, u: Any, v: Any, at: Any, place: Any, 
             lefts = builder.insert_element(ir.Constant(wide, [0] * LANES), left, ir.Constant(short, 0))
             lefts = builder.shuffle_vector(lefts, lefts, same)
             add(done, builder.icmp_signed("<", ir.Constant(wide, list(range(LANES))), lefts))
-        found = []
+        sums = []
         for total in (real, imaginary):
-            one, size = builder.load(total), LANES
+            folded, size = builder.load(total), LANES
             while size > 1:
                 size //= 2
                 halves = (range(size), range(size, 2 * size))
                 low, high = (
-                    builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(short, size), list(half)))
+                    builder.shuffle_vector(folded, folded, ir.Constant(ir.VectorType(short, size), list(half)))
                     for half in halves
                 )
-                one = builder.fadd(low, high, flags=FAST)
-            found.append(builder.extract_element(one, ir.Constant(short, 0)))
-        return context.make_tuple(builder, signature.return_type, found)
+                folded = builder.fadd(low, high, flags=FAST)
+            sums.append(builder.extract_element(folded, ir.Constant(short, 0)))
+        return context.make_tuple(builder, signature.return_type, sums)
 
     return signature, codegen
 

@@ -87,14 +87,14 @@ class Transform:
             0.5 * ((self.damping * s) ** 2 - (last * s) ** 2)
         )
         error += size * beyond / (pi * last)
-        found = float(weights @ (tested * factor * self.values).real)
+        value = float(weights @ (tested * factor * self.values).real)
         if side is Side.UPPER:
-            return found + error + 2.0 * s * self.total * exp(-0.5 * PEAK**2)
+            return value + error + 2.0 * s * self.total * exp(-0.5 * PEAK**2)
         density_error = exp(self.damping * threshold) * float(weights @ (rounded * np.abs(factor)))
         density_error += exp(self.damping * threshold) * beyond / (pi * s * s * last)
         density = float(weights @ (np.exp(z * threshold) * factor * self.values).real)
         added = s * s * max(density + density_error, 0.0)
-        return found - error - added - self._folded(threshold)
+        return value - error - added - self._folded(threshold)
 
     def _places(self) -> NDArray[np.complex128]:
         return np.asarray(self.damping - 1j * self.pace * np.arange(self.values.size), dtype=np.complex128)
@@ -138,7 +138,7 @@ def shares_of_delta(damping: float, pace: float, count: int, smoothing: float, l
 
 
 @dataclass(frozen=True)
-class Found:
+class BoundedTransform:
     """A transform and what it leaves out.
 
     Attributes:
@@ -169,14 +169,14 @@ class TransformProfiles:
         quick: of :func:`scale_of`.
     """
 
-    transformed: Callable[[float, float], Found]
+    transformed: Callable[[float, float], BoundedTransform]
     spread: float
     side: Side
     delta: float
     epsilon: float
     alone: bool
     quick: bool = False
-    _known: dict[int, Found] = field(default_factory=dict, repr=False)
+    _known: dict[int, BoundedTransform] = field(default_factory=dict, repr=False)
     _means: dict[int, float] = field(default_factory=dict, repr=False)
 
     def profiles(self) -> dict[Direction, Callable[[float], float]]:
@@ -192,25 +192,25 @@ class TransformProfiles:
     def delta_at(self, epsilon: float, direction: Direction) -> float:
         """delta at an epsilon. Beyond what the transforms serve upper bounds are constant, and lower ones 0."""
         upper = self.side is Side.UPPER
-        found = self._serving(epsilon)
-        moved = found.place_error + 8.0 * UNIT_ROUNDOFF
-        slack = found.mass_error + moved
+        serving = self._serving(epsilon)
+        moved = serving.place_error + 8.0 * UNIT_ROUNDOFF
+        slack = serving.mass_error + moved
         if not slack < 0.5:
             return 1.0 if upper else 0.0
         threshold = exp(min(epsilon, MAX_EPSILON))
         threshold = threshold * (1.0 - moved) if upper else threshold / (1.0 - moved)
-        if threshold > found.transform.largest:
+        if threshold > serving.transform.largest:
             if not upper:
                 return 0.0
-            threshold = found.transform.largest
+            threshold = serving.transform.largest
         if direction is Direction.REMOVE:
-            value = found.transform.call(threshold, self.side)
+            value = serving.transform.call(threshold, self.side)
         else:
-            put = found.transform.put(1.0 / threshold, self.side)
-            if upper and 1.0 / threshold < NARROW * found.transform.smoothing and threshold * put > self.delta:
+            put = serving.transform.put(1.0 / threshold, self.side)
+            if upper and 1.0 / threshold < NARROW * serving.transform.smoothing and threshold * put > self.delta:
                 put = min(put, self._damped(1.0 / threshold))
             value = threshold * put
-        value = (value + found.lost) / (1.0 - slack) + UNDERFLOW if upper else value * (1.0 - slack)
+        value = (value + serving.lost) / (1.0 - slack) + UNDERFLOW if upper else value * (1.0 - slack)
         return min(max(float(value), 0.0), 1.0)
 
     def _damped(self, threshold: float) -> float:
@@ -225,11 +225,11 @@ class TransformProfiles:
         """No less than ``E exp(-a X)`` for ``a = 2^power``, by a transform of few frequencies with this damping."""
         if power not in self._means:
             period = DAMPING / 2.0**power
-            found = self.transformed(0.25 * period / PEAK, 0.5 * period / PERIOD).transform
-            self._means[power] = float(found.values[0].real) + float(np.ravel(found.error)[0])
+            transform = self.transformed(0.25 * period / PEAK, 0.5 * period / PERIOD).transform
+            self._means[power] = float(transform.values[0].real) + float(np.ravel(transform.error)[0])
         return self._means[power]
 
-    def _serving(self, epsilon: float) -> Found:
+    def _serving(self, epsilon: float) -> BoundedTransform:
         """The coarsest transform that suits an epsilon; a larger one where those do not reach delta."""
         ratio = exp(min(epsilon, MAX_EPSILON))
         wanted = 2.0 * scale_of(epsilon, self.spread, self.quick)[0]
@@ -237,8 +237,8 @@ class TransformProfiles:
         while not self.alone and ratio < self._scale(level + 1)[1] and self._scale(level)[0] > wanted:
             level += 1
         while ratio > self._scale(level)[1] and level > -MOST_LARGER:
-            found = self._at(level).transform
-            if found.call(found.largest, self.side) <= self.delta:
+            transform = self._at(level).transform
+            if transform.call(transform.largest, self.side) <= self.delta:
                 break
             level -= 1
         return self._at(level)
@@ -248,7 +248,7 @@ class TransformProfiles:
         distance *= FINER ** -float(level) if level > 0 else LARGER ** -float(level)
         return scale_of(log1p(distance), self.spread, self.quick)
 
-    def _at(self, level: int) -> Found:
+    def _at(self, level: int) -> BoundedTransform:
         if level not in self._known:
             self._known[level] = self.transformed(*self._scale(level))
         return self._known[level]

@@ -76,9 +76,9 @@ def local_fit(
             if not ring:
                 entries[lag, :lag] = 0.0
         programme = Programme(entries, weights[:lags], 0.0, side, ring, period, depth)
-        found = _rough(programme, affordable, deadline)
-        rough += [] if found is None else [found]
-    for first in sorted(rough, key=lambda one: one.loss):
+        trial = _rough(programme, affordable, deadline)
+        rough += [] if trial is None else [trial]
+    for first in sorted(rough, key=lambda trial: trial.loss):
         programme = first.programme
         shared = programme.period > 1
         for share in WHITES[shared][first.white :]:
@@ -156,7 +156,7 @@ def _whole(programme: Programme, rows: Array, unit: float, deadline: Deadline) -
     sign = 1.0 if programme.side is Side.UPPER else -1.0
     beside = BESIDE if (2 * BESIDE + 1) ** depth <= MOST_BESIDE else 1
     near = np.array(list(product(range(-beside, beside + 1), repeat=depth)), dtype=np.float64)
-    lags, found, fixed = len(weights), np.zeros((bins, len(weights))), np.zeros(bins, dtype=bool)
+    lags, chosen, fixed = len(weights), np.zeros((bins, len(weights))), np.zeros(bins, dtype=bool)
     for bin_ in range(bins):
         deadline.tick()
         whole = np.rint(rows[bin_] / unit) + near
@@ -173,15 +173,15 @@ def _whole(programme: Programme, rows: Array, unit: float, deadline: Deadline) -
                 if not fixed[other]:
                     continue
                 if newer == bin_:
-                    products = tried[:, lag:] @ found[other, : lags - lag]
+                    products = tried[:, lag:] @ chosen[other, : lags - lag]
                 else:
-                    products = tried[:, : lags - lag] @ found[other, lag:]
+                    products = tried[:, : lags - lag] @ chosen[other, lag:]
                 more = sign * (products - wanted[lag, newer])
                 less = max(2.0 * weights[0] - weights[lag], 0.0)
                 missed += np.where(more > 0.0, weights[lag], -less) * more
-        found[bin_], fixed[bin_] = tried[missed.argmin()], True
+        chosen[bin_], fixed[bin_] = tried[missed.argmin()], True
     place = np.arange(bins)[:, None]
-    weights_of: Array = found[place, place % programme.period + programme.period * np.arange(depth)]
+    weights_of: Array = chosen[place, place % programme.period + programme.period * np.arange(depth)]
     return weights_of
 
 

@@ -69,8 +69,8 @@ class MovingAverages:
     @property
     def products(self) -> Array:
         """The covariance of z, shape (b, b)."""
-        found: Array = self.loadings @ self.loadings.T + np.diag(self.whites**2)
-        return found
+        products: Array = self.loadings @ self.loadings.T + np.diag(self.whites**2)
+        return products
 
     @property
     def spacing(self) -> float:
@@ -103,10 +103,10 @@ def loaded(rows: Array | NDArray[np.int64], groups: NDArray[np.int64], ring: boo
     """
     bins, depth = rows.shape
     count = int(groups[-1]) + 1 if ring else depth + int(groups[-1])
-    found = np.zeros((bins, count))
+    weights = np.zeros((bins, count))
     for s in range(depth):
-        found[np.arange(bins), (depth - 1 + groups - s) % count] = rows[:, s]
-    return found
+        weights[np.arange(bins), (depth - 1 + groups - s) % count] = rows[:, s]
+    return weights
 
 
 @dataclass(frozen=True)
@@ -180,4 +180,4 @@ def _balls(chain: MovingAverages, lost: float) -> list[tuple[Array, float]]:
         padded = np.concatenate([np.zeros(d - 1), row, np.zeros(d - 1)])
         centers = np.vstack([centers, [padded[j : j + d] for j in range(2 * d - 1)]])
     merged = SAME_BALL * np.unique(np.rint(centers / SAME_BALL), axis=0)
-    return [(np.zeros(d), plain)] + [(one, tilted) for one in merged if np.linalg.norm(one) + tilted > plain]
+    return [(np.zeros(d), plain)] + [(center, tilted) for center in merged if np.linalg.norm(center) + tilted > plain]

@@ -43,7 +43,7 @@ def extend(line: Array, centers: Array, squares: Array, low: Array, high: Array)
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def place_table(
-    nodes: Array, stride: int, starts: Counts, factors: Array, newest: int, columns: int, natural: Array, found: Array
+    nodes: Array, stride: int, starts: Counts, factors: Array, newest: int, columns: int, natural: Array, table: Array
 ) -> None:
     """A bin's table, interpolated between nodes, in the order in which the windows of one state follow each other.
 
@@ -55,7 +55,7 @@ def place_table(
         newest: distance of places that follow each other.
         columns: how many of them there are.
         natural: shape (2, places), to work in.
-        found: shape (2, K), the table that is written; what is beyond the last place is 0.
+        table: shape (2, K), which is written; what is beyond the last place is 0.
     """
     wide, places = starts.size, natural.shape[1]
     many = (places + wide - 1) // wide
@@ -76,11 +76,11 @@ def place_table(
                         sums[q] += f * near[t] + g * near[t + 1] + h * near[t + 2] + k * near[t + 3]
             for q in range(count):
                 natural[part, c + wide * q] = sums[q]
-        found[part, :] = 0.0
+        table[part, :] = 0.0
         for row in range(newest if newest > 0 else places):
             last = columns if newest == 0 else min(columns, (places - 1 - row) // newest + 1)
             for column in range(last):
-                found[part, row * columns + column] = natural[part, row + newest * column]
+                table[part, row * columns + column] = natural[part, row + newest * column]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
@@ -102,14 +102,14 @@ def window_sums(
     for s in range(rows):
         reals[s], imaginaries[s] = chances[s] * values[0, s], chances[s] * values[1, s]
         most = max(most, counts[s])
-    found = np.empty((2, rows))
+    sums = np.empty((2, rows))
     a, b, places = tables[kinds[0], 0], tables[kinds[0], 1], first[0]
     # The windows of a state lead to states that follow each other, and show places that follow each other in a table:
     # the mean over them is one inner product.
     if bins == 1:
         for s in range(rows):
-            found[0, s], found[1, s] = complex_dot(reals, imaginaries, a, b, begins[s], places[s], counts[s])
-        return found
+            sums[0, s], sums[1, s] = complex_dot(reals, imaginaries, a, b, begins[s], places[s], counts[s])
+        return sums
     # With several bins in the group, what all but the first of them add is multiplied in before.
     x, y = np.zeros(most + LANES), np.zeros(most + LANES)
     for s in range(rows):
@@ -123,20 +123,20 @@ def window_sums(
                 u, v = x[j], y[j]
                 x[j] = u * c[j] - v * d[j]
                 y[j] = u * d[j] + v * c[j]
-        found[0, s], found[1, s] = complex_dot(x, y, a, b, 0, places[s], n)
-    return found
+        sums[0, s], sums[1, s] = complex_dot(x, y, a, b, 0, places[s], n)
+    return sums
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def _add_adjoints(
-    begins: Counts, counts: Counts, start: Array, values: Array, table: Array, first: Counts, found: Array
+    begins: Counts, counts: Counts, start: Array, values: Array, table: Array, first: Counts, adjoints: Array
 ) -> None:
-    """Add to ``found`` what :func:`window_adjoints` sums for a group of one bin, in one pass."""
+    """Add to ``adjoints`` what :func:`window_adjoints` sums for a group of one bin, in one pass."""
     for s in range(start.size):
         n, begin, place = counts[s], begins[s], first[s]
         u, v = start[s] * values[0, s], start[s] * values[1, s]
         c, d = table[0, place : place + n], table[1, place : place + n]
-        reals, imaginaries = found[0, begin : begin + n], found[1, begin : begin + n]
+        reals, imaginaries = adjoints[0, begin : begin + n], adjoints[1, begin : begin + n]
         for j in range(n):
             reals[j] += u * c[j] + v * d[j]
             imaginaries[j] += v * c[j] - u * d[j]
@@ -154,9 +154,9 @@ def window_adjoints(
     first: Counts,
 ) -> Array:
     """The adjoint of :func:`window_sums` for inner products weighted by ``start``; arguments as there."""
-    found = np.zeros((2, start.size))
+    adjoints = np.zeros((2, start.size))
     if kinds.size == 1:
-        _add_adjoints(begins, counts, start, values, tables[kinds[0]], first[0], found)
+        _add_adjoints(begins, counts, start, values, tables[kinds[0]], first[0], adjoints)
     else:
         x, y = np.zeros(counts.max()), np.zeros(counts.max())
         for s in range(start.size):
@@ -171,13 +171,13 @@ def window_adjoints(
                     x[j] = u * c[j] + v * d[j]
                     y[j] = v * c[j] - u * d[j]
             for j in range(n):
-                found[0, begin + j] += x[j]
-                found[1, begin + j] += y[j]
+                adjoints[0, begin + j] += x[j]
+                adjoints[1, begin + j] += y[j]
     for t in range(start.size):
         share = chances[t] / start[t]
-        found[0, t] *= share
-        found[1, t] *= share
-    return found
+        adjoints[0, t] *= share
+        adjoints[1, t] *= share
+    return adjoints
 
 
 @njit(cache=True, nogil=True)
@@ -185,16 +185,16 @@ def window_means(
     begins: Counts, counts: Counts, chances: Array, values: Array, scales: Array, kinds: Counts, first: Counts
 ) -> Array:
     """The same for mass and mean of the rest of the sum; ``scales`` has the mean that a bin adds at each place."""
-    found = np.zeros((2, begins.size))
+    means = np.zeros((2, begins.size))
     for s in range(begins.size):
         for j in range(counts[s]):
             t = begins[s] + j
             added = 0.0
             for i in range(kinds.size):
                 added += scales[kinds[i], first[i, s] + j]
-            found[0, s] += chances[t] * values[0, t]
-            found[1, s] += chances[t] * (values[1, t] + added * values[0, t])
-    return found
+            means[0, s] += chances[t] * values[0, t]
+            means[1, s] += chances[t] * (values[1, t] + added * values[0, t])
+    return means
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})

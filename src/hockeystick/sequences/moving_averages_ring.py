@@ -91,8 +91,8 @@ def trace(windows: Windows, factors: list[Factor], rounding: float, tolerance: f
         each = POWERS * tolerance / (len(factors) + 1)
         values, more = stationary(factors[number].step, values, start, len(list(same)), each)
         error += more
-    found = complex(((settled[0] - 1j * settled[1]) * start) @ (values[0] + 1j * values[1]))
-    return found, LARGEST * error
+    trace = complex(((settled[0] - 1j * settled[1]) * start) @ (values[0] + 1j * values[1]))
+    return trace, LARGEST * error
 
 
 def _slack(windows: Windows) -> float:

@@ -35,7 +35,7 @@ def stationary(
             size = abs(complex(real, imaginary)) * (1.0 + 1e-12)
             error = 1.000001 * rest * (left if size >= 1.0 else min(left, 1.0 / (1.0 - size))) * max(size, 1.0) ** left
             if error <= tolerance:
-                found = complex(real, imaginary) ** left * (after[0] + 1j * after[1])
-                return np.vstack([found.real, found.imag]), error
+                power = complex(real, imaginary) ** left * (after[0] + 1j * after[1])
+                return np.vstack([power.real, power.imag]), error
         values = after
     return values, 0.0

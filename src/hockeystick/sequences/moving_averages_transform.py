@@ -21,7 +21,7 @@ from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.sequences.complex_dot import LANES
 from hockeystick.sequences.inverse_transform import (
     AT_ONCE,
-    Found,
+    BoundedTransform,
     Transform,
     TransformProfiles,
     frequencies,
@@ -274,7 +274,9 @@ def _alike(chain: MovingAverages, group: slice, other: slice) -> bool:
     )
 
 
-def transform_of(given: Prepared, delta: float, smoothing: float, largest: float, deadline: Deadline) -> Found:
+def transform_of(
+    given: Prepared, delta: float, smoothing: float, largest: float, deadline: Deadline
+) -> BoundedTransform:
     """The transform that serves thresholds up to ``largest``, and what it leaves out."""
     chain, windows = given.chain, given.windows
     damping, pace, count = frequencies(smoothing, largest)
@@ -346,7 +348,7 @@ def transform_of(given: Prepared, delta: float, smoothing: float, largest: float
     )
     mass_error = chain.lattice_error + (chain.bins + chain.depth) * (4.0 * farthest + 16.0) * UNIT_ROUNDOFF
     lost = max(1.0 - given.total, 1.0 - given.mean, 0.0) + 4.0 * sum_error
-    return Found(transform, mass_error, (8.0 * exponent + 64.0) * UNIT_ROUNDOFF, lost, vain)
+    return BoundedTransform(transform, mass_error, (8.0 * exponent + 64.0) * UNIT_ROUNDOFF, lost, vain)
 
 
 def _vain(error_at: Callable[[int], float], use: Array, delta: float) -> bool:
@@ -442,7 +444,7 @@ def averages_profiles(
     """The profiles of a chain; arguments as in :class:`..inverse_transform.TransformProfiles`."""
     given = prepared(chain, delta, deadline)
 
-    def transformed(smoothing: float, largest: float) -> Found:
+    def transformed(smoothing: float, largest: float) -> BoundedTransform:
         return transform_of(given, delta, smoothing, largest, deadline)
 
     return TransformProfiles(

@@ -27,7 +27,7 @@ def noise_table(
     Shape (paces[2], 2, K): real parts, then imaginary ones.
     """
     count = int(paces[2])
-    found = np.zeros((count, 2, scales.size))
+    table = np.zeros((count, 2, scales.size))
     a, b, c, d = np.empty(nodes.size), np.empty(nodes.size), np.empty(nodes.size), np.empty(nodes.size)
     for k in range(scales.size):
         n = 0
@@ -48,8 +48,8 @@ def noise_table(
                 imaginary += v
                 a[j] = u * c[j] - v * d[j]
                 b[j] = u * d[j] + v * c[j]
-            found[f, 0, k], found[f, 1, k] = real, imaginary
-    return found
+            table[f, 0, k], table[f, 1, k] = real, imaginary
+    return table
 
 
 @dataclass(frozen=True)
