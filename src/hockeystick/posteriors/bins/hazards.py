@@ -80,8 +80,10 @@ def tail_bounds(
             if direction is Direction.ADD:
                 centres, own = given_none[:, :, None], np.zeros_like(bounded)
             allowed = tries[:, None] * shares[row, bounded]
-            found = kernels.thresholds(centres, deviation, own, allowed, informative, level[bounded], scores[direction])
-            for attempt, threshold in enumerate(found):
+            thresholds = kernels.thresholds(
+                centres, deviation, own, allowed, informative, level[bounded], scores[direction]
+            )
+            for attempt, threshold in enumerate(thresholds):
                 bounds[direction][attempt, position] = kernels.level_tails(
                     threshold, informative, alike, level[bounded], lowest, count
                 )

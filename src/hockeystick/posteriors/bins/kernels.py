@@ -140,7 +140,7 @@ def thresholds(
     tries, bounded = allowed.shape
     families, components = centres.shape[1], centres.shape[2]
     best, slope = np.empty(components), np.empty(components)
-    found = np.full((tries, bounded), -inf)
+    cuts = np.full((tries, bounded), -inf)
     for p in range(bounded):
         if informative[p] == 0.0:
             continue
@@ -154,13 +154,13 @@ def thresholds(
             for f in range(families):
                 start = max(start, centres[p, f, own[p]] - score * deviation[p, f])
             at = threshold_within(allowed[a, p], start, centres[p], deviation[p], best, slope)
-            found[a, p] = at
+            cuts[a, p] = at
             if at > -inf:
                 score = -inf
                 for f in range(families):
                     score = max(score, (centres[p, f, own[p]] - at) / deviation[p, f])
                 scores[a, level[p]] = score
-    return found
+    return cuts
 
 
 @njit(cache=True)
@@ -177,8 +177,8 @@ def level_tails(threshold: Array, informative: Array, alike: Array, level: Indic
         odds[level[p]] += (1.0 + SAFETY) / below if below > 0.0 else inf
     tails = np.ones(levels)
     above = 0.0
-    for one in range(levels - 1, lowest, -1):
-        hazard = odds[one] / (1.0 + odds[one]) if odds[one] < inf else 1.0
+    for reached in range(levels - 1, lowest, -1):
+        hazard = odds[reached] / (1.0 + odds[reached]) if odds[reached] < inf else 1.0
         above = min(above + (1.0 - above) * hazard * (1.0 + 1e-12), 1.0)
-        tails[one] = above
+        tails[reached] = above
     return tails
