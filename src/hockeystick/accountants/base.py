@@ -126,7 +126,7 @@ class Accountant:
                 raise UnsupportedError(f"The method {self.name!r} does not apply here: {reason}.")
         if self.kind is Kind.MONTE_CARLO and settings.monte_carlo is None:
             raise UnsupportedError(f"The method {self.name!r} does not apply here: Monte Carlo has to be allowed.")
-        found, claim = self._analyse(pair, sides, settings)
+        by_side, claim = self._analyse(pair, sides, settings)
         confidence = settings.confidence(self.kind)
         return {
             side: Bound(
@@ -139,7 +139,7 @@ class Accountant:
                 slack=pair.slack,
                 claim=claim,
             )
-            for side, profiles in found.items()
+            for side, profiles in by_side.items()
         }
 
     def profiles(self, pair: DominatingPair, side: Side, settings: Settings) -> Profiles:
@@ -156,8 +156,8 @@ class Accountant:
             return tuple(law for part in _parts_with_laws(pair, side) for law in self.laws_of(part, side, settings))
         if self.why_not(pair, side) is not None:
             return ()
-        found = next((self.laws[ancestor] for ancestor in type(pair).__mro__ if ancestor in self.laws), None)
-        return () if found is None else tuple(found(pair, side, settings))
+        laws_for = next((self.laws[ancestor] for ancestor in type(pair).__mro__ if ancestor in self.laws), None)
+        return () if laws_for is None else tuple(laws_for(pair, side, settings))
 
     def is_beaten(self, pair: DominatingPair, settled: Collection[str]) -> bool:
         """Whether one of these accountants, which have bounded the pair on a side, is at least as tight there.
@@ -197,7 +197,7 @@ class Accountant:
 
         Raises: UnsupportedError when there is none.
         """
-        found: list[Profiles] = []
+        of_parts: list[Profiles] = []
         refused: UnsupportedError | None = None
         for part in self._bounded_parts(pair, side):
             try:
@@ -210,15 +210,17 @@ class Accountant:
                     direction: chained(profiles, (direction,), pair.examples, slow=self.plans_effort)
                     for direction in Direction
                 }
-            found.append(profiles)
-        if not found:
+            of_parts.append(profiles)
+        if not of_parts:
             raise refused or UnsupportedError(f"The method {self.name!r} bounds no part of a user's examples.")
         choose = min if side is Side.UPPER else max
 
         def best_of(parts: list[Profile]) -> Profile:
             return parts[0] if len(parts) == 1 else lambda epsilon: choose(part(epsilon) for part in parts)
 
-        by_direction = {direction: [one[direction] for one in found if direction in one] for direction in Direction}
+        by_direction = {
+            direction: [part[direction] for part in of_parts if direction in part] for direction in Direction
+        }
         best = {direction: best_of(parts) for direction, parts in by_direction.items() if parts}
         if side is Side.UPPER and pair.replaced:
             replaced = chained(best, (Direction.REMOVE, Direction.ADD), slow=self.plans_effort)

@@ -129,7 +129,7 @@ def _best(
     if len(candidates) == 1:
         return list(candidates)
     delta, coarse = resolution.smallest_delta, Resolution(SEARCH_NODES, resolution.smallest_delta)
-    found: dict[Direction, list[tuple[float, int]]] = {direction: [] for direction in Direction}
+    scores: dict[Direction, list[tuple[float, int]]] = {direction: [] for direction in Direction}
     for candidate in candidates:
         law = law_of(candidate, coarse)
         for direction in Direction:
@@ -137,9 +137,9 @@ def _best(
             def at(epsilon: float, law: Law = law, direction: Direction = direction) -> float:
                 return law_delta(law, epsilon, direction)
 
-            found[direction].append((smallest_epsilon(at, delta, side, tolerance=SEARCH_ACCURACY), candidate))
+            scores[direction].append((smallest_epsilon(at, delta, side, tolerance=SEARCH_ACCURACY), candidate))
     choose = min if side is Side.UPPER else max
-    return sorted({choose(values)[1] for values in found.values()})
+    return sorted({choose(values)[1] for values in scores.values()})
 
 
 def comparison_laws(pair: BinMixture, side: Side, settings: Settings) -> list[Law]:
@@ -161,8 +161,8 @@ def comparison_profiles(pair: BinMixture, side: Side, settings: Settings) -> Map
     """Both directions of the pair's profile, on the asked side; the add direction also by the geometric mean."""
     from hockeystick.moments.geometric_mean import geometric_mean_profile
 
-    found = [law_profiles(law) for law in comparison_laws(pair, side, settings)]
-    parts = {direction: [one[direction] for one in found] for direction in Direction}
+    profiles = [law_profiles(law) for law in comparison_laws(pair, side, settings)]
+    parts = {direction: [both[direction] for both in profiles] for direction in Direction}
     if side is Side.UPPER:
         parts[Direction.ADD].append(geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier))
     return {direction: best_of(min if side is Side.UPPER else max, *parts[direction]) for direction in Direction}

@@ -131,7 +131,9 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
     """The smaller of conditional composition and the known bin, which is better at little noise."""
     sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
     known = partial(gaussian_delta, pair.noise_multiplier, sensitivity, side=Side.UPPER)
-    return {direction: best_of(min, one, known) for direction, one in conditional_profiles(pair, settings).items()}
+    return {
+        direction: best_of(min, profile, known) for direction, profile in conditional_profiles(pair, settings).items()
+    }
 
 
 def _cost(pair: BinMixture) -> float:

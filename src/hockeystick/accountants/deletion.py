@@ -31,10 +31,10 @@ def with_most_examples(pair: Renewal | WorstOf) -> Renewal | None:
     """The pair itself, or of users with at most k examples that with k, whose coins cover fewer; None for others.
 
     >>> from hockeystick.strategies import Identity
-    >>> one = RenewalMixture(
+    >>> part = RenewalMixture(
     ...     noise_multiplier=1.0, matrix=Identity().matrix(5), min_sep=2, participation_prob=0.1, warm_start=False
     ... )
-    >>> poisson_above(with_most_examples(WorstOf(noise_multiplier=1.0, parts=(one,)))).sampling_prob
+    >>> poisson_above(with_most_examples(WorstOf(noise_multiplier=1.0, parts=(part,)))).sampling_prob
     0.1
     """
     if not isinstance(pair, WorstOf):
@@ -110,11 +110,11 @@ def analyses(of_subsets: Callable[[SubsetMixture, Side, Settings], Profiles]) ->
 def laws(of_subsets: Callable[[SubsetMixture, Side, Settings], Sequence[Law]]) -> dict[type, Any]:
     """The laws of b-min-sep that upper laws of subsets of steps give, by type of pair; none where batches are cut."""
 
-    def found(pair: RenewalMixture | WorstOf, side: Side, settings: Settings) -> Sequence[Law]:
+    def laws_of(pair: RenewalMixture | WorstOf, side: Side, settings: Settings) -> Sequence[Law]:
         most = with_most_examples(pair)
         return [] if most is None else of_subsets(poisson_above(most), side, settings)
 
-    return dict.fromkeys((RenewalMixture, WorstOf), found)
+    return dict.fromkeys((RenewalMixture, WorstOf), laws_of)
 
 
 def refusal(of_subsets: Callable[[SubsetMixture, Side], str | None]) -> Callable[[Any, Side], str | None]:

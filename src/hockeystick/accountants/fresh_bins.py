@@ -60,10 +60,10 @@ def diagonals(matrix: StrategyMatrix, width: int) -> Array:
         return gram_band(band_of(matrix), width)
     columns = matrix.materialize()
     products = columns.T @ columns
-    found = np.zeros((width, matrix.steps))
+    band = np.zeros((width, matrix.steps))
     for lag in range(width):
-        found[lag, : matrix.steps - lag] = np.diagonal(products, lag)
-    return found
+        band[lag, : matrix.steps - lag] = np.diagonal(products, lag)
+    return band
 
 
 def rounding_of(matrix: StrategyMatrix) -> float:
@@ -87,39 +87,39 @@ def epochs_below(pair: FreshBins) -> list[tuple[BinMixture, int]]:
             grams.append((gram, 1))
     while len(grams) > MOST_KINDS:  # the two that stand for the fewest epochs become one
         first = min(range(len(grams) - 1), key=lambda place: grams[place][1] + grams[place + 1][1])
-        (one, many), (other, more) = grams[first : first + 2]
-        grams[first : first + 2] = [(np.minimum(one, other), many + more)]
-    found = []
+        (earlier, many), (later, more) = grams[first : first + 2]
+        grams[first : first + 2] = [(np.minimum(earlier, later), many + more)]
+    mixtures = []
     for gram, count in grams:
         factor = causal_factor(gram)
         if factor is None:
             return []
         columns, error = factor
         lowered = DenseMatrix(columns * (1.0 - error - rounding_of(matrix)))
-        found.append((BinMixture(noise_multiplier=pair.noise_multiplier, matrix=lowered, bins=bins), count))
-    return found
+        mixtures.append((BinMixture(noise_multiplier=pair.noise_multiplier, matrix=lowered, bins=bins), count))
+    return mixtures
 
 
 def _block(band: Array, first: int, size: int) -> Array:
     """The inner products of some neighbouring columns, shape (size, size)."""
-    found = np.zeros((size, size))
+    block = np.zeros((size, size))
     for lag in range(size):
         places = np.arange(size - lag)
-        found[places, places + lag] = found[places + lag, places] = band[lag, first : first + size - lag]
-    return found
+        block[places, places + lag] = block[places + lag, places] = band[lag, first : first + size - lag]
+    return block
 
 
 def laws(of_bins: LawsOfBins) -> Callable[[FreshBins, Side, Settings], Sequence[Law]]:
     """Lower laws of the pair from those of mixtures of bins; none from above, and none where some epoch has none."""
 
-    def found(pair: FreshBins, side: Side, settings: Settings) -> Sequence[Law]:
+    def laws_of(pair: FreshBins, side: Side, settings: Settings) -> Sequence[Law]:
         epochs = epochs_below(pair) if side is Side.LOWER else []
         if not epochs:
             return []
         resolution, tick = settings.resolution, settings.deadline.tick
         share = Resolution(resolution.nodes_per_unit, resolution.smallest_delta / pair.epochs)
         own = replace(settings, resolution=share, effort=settings.effort / len(epochs))
-        each = [of_bins(one, side, own) for one, _ in epochs]
+        each = [of_bins(mixture, side, own) for mixture, _ in epochs]
         if not all(each):
             return []
         wholes: list[Law] = []
@@ -128,20 +128,20 @@ def laws(of_bins: LawsOfBins) -> Callable[[FreshBins, Side, Settings], Sequence[
                 power(some[min(place, len(some) - 1)], count, resolution, tick=tick)
                 for some, (_, count) in zip(each, epochs, strict=True)
             ]
-            wholes.append(reduce(lambda one, other: compose(one, other, resolution, tick=tick), parts))
+            wholes.append(reduce(lambda law, other: compose(law, other, resolution, tick=tick), parts))
         return wholes
 
-    return found
+    return laws_of
 
 
 def analysis(of_bins: LawsOfBins) -> Callable[[FreshBins, Side, Settings], Mapping[Direction, Profile]]:
     """The lower analysis of the pair that lower laws of mixtures of bins give."""
 
     def analyse(pair: FreshBins, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-        found = laws(of_bins)(pair, side, settings)
-        if not found:
+        lower_laws = laws(of_bins)(pair, side, settings)
+        if not lower_laws:
             raise UnsupportedError("No lower law of an epoch was found.")
-        return law_profiles(*found, choose=max)
+        return law_profiles(*lower_laws, choose=max)
 
     return analyse
 
@@ -170,6 +170,6 @@ def cost(of_bins: Callable[[BinMixture], float]) -> Callable[[Any], float]:
     def seconds(pair: BinMixture | FreshBins) -> float:
         if not isinstance(pair, FreshBins):
             return of_bins(pair)
-        return 0.5 + sum(of_bins(one) for one, _ in epochs_below(pair)) if too_many(pair) is None else 0.0
+        return 0.5 + sum(of_bins(mixture) for mixture, _ in epochs_below(pair)) if too_many(pair) is None else 0.0
 
     return seconds

@@ -87,13 +87,13 @@ def _law(pair: FreshBins, settings: Settings) -> Law:
 
     resolution, deadline, hazards = settings.resolution, settings.deadline, coins(pair.bins)
     sigma = pair.noise_multiplier
-    chain = min(chains(pair, deadline), key=lambda one: one.second_moment(sigma, hazards))
+    chain = min(chains(pair, deadline), key=lambda candidate: candidate.second_moment(sigma, hazards))
     if not float(chain.scales.max()) <= LONGEST_COLUMN * sigma:
         raise UnsupportedError("The noise is too low: the columns of a chain are too long for the grids of an epoch.")
     scales = chain.scales * (1.0 + 4.0 * UNIT_ROUNDOFF) / sigma
     own = Resolution(FINER * resolution.nodes_per_unit, resolution.smallest_delta / pair.epochs)
-    one = window_law(scales, chain.correlation, hazards, own, deadline, starts=1)
-    return power(one, pair.epochs, resolution, tick=deadline.tick)
+    epoch = window_law(scales, chain.correlation, hazards, own, deadline, starts=1)
+    return power(epoch, pair.epochs, resolution, tick=deadline.tick)
 
 
 def _laws(pair: FreshBins, side: Side, settings: Settings) -> Sequence[Law]:

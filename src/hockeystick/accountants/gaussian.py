@@ -45,8 +45,8 @@ class _Profile:
         if self.sensitivity == 0.0:
             return [0.0] * len(epsilons)
         deltas = gaussian_deltas(self.sensitivity / self.noise_multiplier, np.array(epsilons), self.side)
-        found: list[float] = deltas.tolist()
-        return found
+        values: list[float] = deltas.tolist()
+        return values
 
 
 def _laws(pair: DominatingPair, side: Side, settings: Settings) -> Sequence[Law]:

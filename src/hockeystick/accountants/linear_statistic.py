@@ -88,19 +88,19 @@ def _of_renewals(pair: RenewalMixture | WaitingCopies, side: Side, settings: Set
     from hockeystick.laws.mixtures import LatticeMasses, coarsen
     from hockeystick.windows.column_entries import entries_of
 
-    one, copies = _copies(pair)
+    example, copies = _copies(pair)
     entries = entries_of(pair.matrix, np.arange(pair.matrix.steps), settings.deadline)
-    examples, prob = one.examples_per_user, one.participation_prob
+    examples, prob = example.examples_per_user, example.participation_prob
     chances = np.asarray(binom.pmf(np.arange(examples + 1), examples, prob), dtype=np.float64)
-    found = []
-    for size in _first_steps(one):
+    laws = []
+    for size in _first_steps(example):
         settings.deadline.tick()
         shifts = _shifts(entries, size)[:size]
         spacing = float(shifts.max()) / PARTS
         if not spacing > 0.0:
             continue
         counts = np.floor(shifts / spacing * (1.0 + 4.0 * UNIT_ROUNDOFF)).astype(np.int64)
-        single, error = renewal_sum(counts, chances / chances.sum(), one.min_sep, one.first_available)
+        single, error = renewal_sum(counts, chances / chances.sum(), example.min_sep, example.first_available)
         masses = single
         for _ in range(copies - 1):
             masses = np.convolve(masses, single)
@@ -118,8 +118,8 @@ def _of_renewals(pair: RenewalMixture | WaitingCopies, side: Side, settings: Set
             settings.resolution,
             weight_error=whole.error,
         )
-        found.append(law)
-    return found
+        laws.append(law)
+    return laws
 
 
 def _copies(pair: RenewalMixture | WaitingCopies) -> tuple[RenewalMixture, int]:
@@ -143,10 +143,10 @@ def _refusal(pair: SubsetMixture | RenewalMixture | WaitingCopies, side: Side) -
 
     if isinstance(pair, SubsetMixture):
         return why_too_many(pair.matrix, steps_in_play(pair).size)
-    one, copies = _copies(pair)
+    example, copies = _copies(pair)
     steps = pair.matrix.steps
-    length = PARTS * one.examples_per_user * (-(-steps // one.min_sep))
-    if length * (steps * one.examples_per_user + length * copies * (copies - 1) / 2) > MOST_WORK:
+    length = PARTS * example.examples_per_user * (-(-steps // example.min_sep))
+    if length * (steps * example.examples_per_user + length * copies * (copies - 1) / 2) > MOST_WORK:
         return "the sums of so many participations take too long"
     return why_too_many(pair.matrix, steps)
 

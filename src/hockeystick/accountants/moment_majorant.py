@@ -121,19 +121,19 @@ def relaxations(gram: "ExactGram", side: Side, delta: float, effort: float) -> I
 
     best = 0
     for share in (FIRST_SHARE, WHOLE_SHARE):
-        found = _affordable(share * effort, [(1.0, gram)])
-        if found is not None and found.degree > best:
-            best = found.degree
-            yield found
+        relaxation = _affordable(share * effort, [(1.0, gram)])
+        if relaxation is not None and relaxation.degree > best:
+            best = relaxation.degree
+            yield relaxation
     strips = _affordable_strips(gram, delta, STRIPS_SHARE * effort)
     if strips is not None:
         yield strips
     if side is Side.LOWER:
         return
     higher = None if gram.is_circulant else lifted(gram)
-    found = None if higher is None else _affordable(LIFTED_SHARE * effort, [(1.0, higher)])
-    if found is not None:
-        yield replace(found, whole=False)
+    relaxation = None if higher is None else _affordable(LIFTED_SHARE * effort, [(1.0, higher)])
+    if relaxation is not None:
+        yield replace(relaxation, whole=False)
     envelope = None if gram.is_circulant else circulant(gram, side)
     close = envelope is not None and float(envelope.entries[0, 0]) <= CLOSE_ENVELOPE * float(
         gram.entries.diagonal().mean()
@@ -142,10 +142,10 @@ def relaxations(gram: "ExactGram", side: Side, delta: float, effort: float) -> I
     for m in RESIDUES if base is gram else (1, *RESIDUES):  # classes of an envelope are mostly alike, and cheap
         if 2 * m > base.bins:
             break
-        found = _affordable(COARSE_SHARE * effort, residue_classes(base, m))
-        if found is not None and found.degree > best:
-            best = found.degree
-            yield replace(found, whole=False)
+        relaxation = _affordable(COARSE_SHARE * effort, residue_classes(base, m))
+        if relaxation is not None and relaxation.degree > best:
+            best = relaxation.degree
+            yield replace(relaxation, whole=False)
 
 
 def own_classes(gram: "ExactGram", highest: int, effort: float) -> Relaxation | None:
@@ -159,9 +159,9 @@ def own_classes(gram: "ExactGram", highest: int, effort: float) -> Relaxation | 
     for m in RESIDUES:
         if 2 * m > gram.bins:
             return None
-        found = _affordable(OWN_SHARE * effort, residue_classes(gram, m), highest)
-        if found is not None and found.degree >= LEAST_OWN_DEGREE:
-            return replace(found, whole=False)
+        relaxation = _affordable(OWN_SHARE * effort, residue_classes(gram, m), highest)
+        if relaxation is not None and relaxation.degree >= LEAST_OWN_DEGREE:
+            return replace(relaxation, whole=False)
     return None
 
 

@@ -78,12 +78,12 @@ def mixtures(gram: "ExactGram", side: Side, delta: float, effort: float) -> Iter
     """
     if gram.bins == 1:
         return
-    best = found = 0
+    best = count = 0
     for parts in _candidates(gram, side):
         cells = cell_edges(parts[0][1], delta).size + 1
         affordable = [a for a in DEGREES if a > best and _moments_cost(parts, a, cells) <= MOMENTS_SHARE * effort]
-        if affordable and found < MOST_MIXTURES:
-            best, found = affordable[-1], found + 1
+        if affordable and count < MOST_MIXTURES:
+            best, count = affordable[-1], count + 1
             yield Mixture(parts, best)
 
 

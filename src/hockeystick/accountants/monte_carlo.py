@@ -37,8 +37,12 @@ def known_upper(pair: DominatingPair, settings: Settings) -> dict[Direction, Pro
 
     Raises: BudgetExceededError when the deadline passes.
     """
-    found = [_add_of(one, pair, settings.deadline) for one in ADD_FROM if one.why_not(pair, Side.UPPER) is None]
-    parts = [one for one in found if one is not None]
+    profiles = [
+        _add_of(accountant, pair, settings.deadline)
+        for accountant in ADD_FROM
+        if accountant.why_not(pair, Side.UPPER) is None
+    ]
+    parts = [profile for profile in profiles if profile is not None]
     return {Direction.ADD: best_of(min, *parts)} if parts else {}
 
 
@@ -51,15 +55,15 @@ def costly_upper(pair: DominatingPair) -> "CostlyBound | None":
 
     if separated_windows.ACCOUNTANT.why_not(pair, Side.UPPER) is None:
         return None
-    for one in COSTLY_FROM:
-        if one.why_not(pair, Side.UPPER) is None:
-            return CostlyBound(one.seconds(pair), partial(_add_of, one, pair))
+    for accountant in COSTLY_FROM:
+        if accountant.why_not(pair, Side.UPPER) is None:
+            return CostlyBound(accountant.seconds(pair), partial(_add_of, accountant, pair))
     return None
 
 
-def _add_of(one: Accountant, pair: DominatingPair, deadline: Deadline) -> Profile | None:
+def _add_of(accountant: Accountant, pair: DominatingPair, deadline: Deadline) -> Profile | None:
     with suppress(UnsupportedError):
-        return one.bound(pair, Side.UPPER, Settings(deadline=deadline)).profiles[Direction.ADD]
+        return accountant.bound(pair, Side.UPPER, Settings(deadline=deadline)).profiles[Direction.ADD]
     return None
 
 
@@ -71,15 +75,15 @@ def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) ->
     options, question = settings.monte_carlo, settings.question
     assert options is not None  # Accountant.bounds has checked it
     estimations, members = [], pair.members
-    for place, one in enumerate(members):
+    for place, member in enumerate(members):
         share = replace(
             settings, deadline=settings.deadline.part(1.0 / (len(members) - place)), work=settings.work / len(members)
         )
-        known = known_upper(one, share)
+        known = known_upper(member, share)
         if question is None:
             smallest = Question(delta=settings.resolution.smallest_delta)
             made: Estimation = CurveEstimation(
-                one,
+                member,
                 smallest,
                 options,
                 share.deadline,
@@ -89,12 +93,12 @@ def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) ->
             )
         else:
             made = Estimation(
-                one,
+                member,
                 question,
                 options,
                 share.deadline,
                 known_upper=known,
-                costly=costly_upper(one),
+                costly=costly_upper(member),
                 work=share.work,
             )
         made.sample(sides)
@@ -104,18 +108,18 @@ def _sampled(pair: DominatingPair, sides: Sequence[Side], settings: Settings) ->
 
 def _analysed(estimations: "Sequence[Estimation]", sides: Sequence[Side]) -> tuple[Mapping[Side, Profiles], object]:
     """Upper bounds cover all members, and only the one with the largest delta can fail; lower ones are the last's."""
-    found: dict[Side, Profiles] = {}
+    by_side: dict[Side, Profiles] = {}
     for side in sides:
-        each = [one.profiles(side) for one in estimations]
+        each = [estimation.profiles(side) for estimation in estimations]
         if side is Side.LOWER:
-            found[side] = each[-1]
+            by_side[side] = each[-1]
         else:
-            found[side] = {
+            by_side[side] = {
                 direction: best_of(max, *(profiles[direction] for profiles in each)) for direction in Direction
             }
-    claims = [one.claim() for one in estimations]
+    claims = [estimation.claim() for estimation in estimations]
     runs = tuple(run for claim in claims for run in claim.runs)
-    return found, claims[0].model_copy(update={"runs": runs})
+    return by_side, claims[0].model_copy(update={"runs": runs})
 
 
 def resting_on(estimations: "Sequence[Estimation]", pair: DominatingPair) -> Accountant:
@@ -136,12 +140,14 @@ def as_claimed(
 
     options = MonteCarlo(failure_probability=claim.failure_probability, executor=executor)
     assert settings.question is not None
-    subjects = {fingerprint(family_of(one), one): one for one in pair.members}
-    if any(one.run.subject not in subjects for one in claim.runs):
+    subjects = {fingerprint(family_of(member), member): member for member in pair.members}
+    if any(claimed.run.subject not in subjects for claimed in claim.runs):
         raise VerificationError("The 'monte_carlo.runs.subject' field is not about this mechanism.")
     estimations = []
     for subject, member in subjects.items():
-        own = claim.model_copy(update={"runs": tuple(one for one in claim.runs if one.run.subject == subject)})
+        own = claim.model_copy(
+            update={"runs": tuple(claimed for claimed in claim.runs if claimed.run.subject == subject)}
+        )
         known = known_upper(member, settings)
         costly = costly_upper(member) if _may_rest_on_costly(own, known, settings.question) else None
         if costly is not None and (windows := costly.profile(settings.deadline)) is not None:
@@ -153,8 +159,8 @@ def as_claimed(
 
 def _may_rest_on_costly(claim: MonteCarloClaim, known: Mapping[Direction, Profile], question: Question) -> bool:
     """Whether the costly bound may have spared add: not if that was sampled, or something cheap spares it."""
-    nodes = [node.epsilon for one in claim.runs for node in one.run.nodes if node.side is Side.UPPER]
-    sampled = any(one.run.direction is Direction.ADD for one in claim.runs)
+    nodes = [node.epsilon for claimed in claim.runs for node in claimed.run.nodes if node.side is Side.UPPER]
+    sampled = any(claimed.run.direction is Direction.ADD for claimed in claim.runs)
     if sampled or not nodes or claim.statement is not Statement.CONFIDENCE:
         return False
     cheap = known.get(Direction.ADD)
@@ -164,13 +170,13 @@ def _may_rest_on_costly(claim: MonteCarloClaim, known: Mapping[Direction, Profil
 def _refusal(pair: DominatingPair, side: Side) -> str | None:
     """Of any member for upper bounds, of the last one for lower bounds."""
     members = pair.members if side is Side.UPPER else pair.members[-1:]
-    if isinstance(pair, Users) and not all(has_family(one) for one in members):
+    if isinstance(pair, Users) and not all(has_family(member) for member in members):
         return (
             "it has no analysis of examples that are replaced"
             if pair.replaced
             else "it has no analysis of several examples of one user here"
         )
-    return next((reason for one in members if (reason := family_of(one).refusal(one, side))), None)
+    return next((reason for member in members if (reason := family_of(member).refusal(member, side))), None)
 
 
 ACCOUNTANT = Accountant(

@@ -57,19 +57,19 @@ def _chains(pair: BinMixture, side: Side, settings: Settings) -> "Iterator[tuple
     # from below weights that all bins share run on a line: what wraps around is given away
     shared_ring = ring and side is Side.UPPER
     covariance = closed if closed is not None and shared_ring else whole
-    found = sensitivity_of(given, settings)
-    epsilon = found.epsilon if settings.asked_epsilon is None else settings.asked_epsilon
+    sensitivity = sensitivity_of(given, settings)
+    epsilon = sensitivity.epsilon if settings.asked_epsilon is None else settings.asked_epsilon
     error = pair.rounding + 8.0 * UNIT_ROUNDOFF
 
     def loss(chain: MovingAverages) -> float:
-        return loss_of(chain, whole, side, found.weights)
+        return loss_of(chain, whole, side, sensitivity.weights)
 
     def affordable(chain: MovingAverages) -> bool:
         return transform_work(chain, delta, epsilon, deadline) <= settings.effort
 
-    chains = list(fits(covariance, error, side, found.weights, deadline, shared_ring))
+    chains = list(fits(covariance, error, side, sensitivity.weights, deadline, shared_ring))
     if not any(loss(chain) < SMALL_LOSS for chain in chains):
-        own = local_fit(whole, error, side, found.weights, affordable, deadline, ring)
+        own = local_fit(whole, error, side, sensitivity.weights, affordable, deadline, ring)
         chains += [] if own is None else [own]
     for chain in sorted(chains, key=loss):
         if loss(chain) > MOST_LOSS:
@@ -83,9 +83,9 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
 
     delta, alone = settings.resolution.smallest_delta, settings.question is not None
     for chain, epsilon in _chains(pair, side, settings):
-        found = averages_profiles(chain, side, delta, epsilon, alone, settings.deadline)
-        if not found.vain:
-            return found.profiles()
+        transforms = averages_profiles(chain, side, delta, epsilon, alone, settings.deadline)
+        if not transforms.vain:
+            return transforms.profiles()
     raise UnsupportedError("No moving average that is close to the bins has enough white noise.")
 
 

@@ -74,17 +74,17 @@ def windows_above(pair: SubsetMixture, settings: Settings) -> "list[Windows]":
         else:
             gram = csr_matrix(columns.T @ columns)
         sizes = dict.fromkeys(min(size, longest_window(prob), columns.shape[1]) for size in SIZES)
-        found: list[Windows] = []
+        candidates: list[Windows] = []
         scores: list[float] = []
         try:
             for size in sizes:
-                found.append(dominating_windows(gram, size, 2.0**octave, prob, entries.error, deadline))
-                scores.append(found[-1].second_moment(2.0**octave, prob))
+                candidates.append(dominating_windows(gram, size, 2.0**octave, prob, entries.error, deadline))
+                scores.append(candidates[-1].second_moment(2.0**octave, prob))
                 if scores[-1] > WORSE * min(scores):
                     break
         except np.linalg.LinAlgError:
             raise UnsupportedError("No chain of columns dominates the strategy matrix within its rounding.") from None
-        known[pair.groups, prob, octave] = found
+        known[pair.groups, prob, octave] = candidates
     return known[pair.groups, prob, octave]
 
 
@@ -101,7 +101,7 @@ def _law(pair: SubsetMixture, settings: Settings) -> Law:
 
     sigma, prob = pair.noise_multiplier, pair.sampling_prob
     resolution, deadline = settings.resolution, settings.deadline
-    windows = min(windows_above(pair, settings), key=lambda one: one.second_moment(sigma, prob))
+    windows = min(windows_above(pair, settings), key=lambda candidate: candidate.second_moment(sigma, prob))
     longest = float(windows.chain.scales.max()) * float(np.sqrt(windows.levels.max()))
     if not longest <= LONGEST_COLUMN * sigma:
         raise UnsupportedError(
@@ -121,8 +121,8 @@ def _law(pair: SubsetMixture, settings: Settings) -> Law:
     if rest:
         laws.append(of_window(float(windows.levels[-1]), rest))
     law = laws[0]
-    for one in laws[1:]:
-        law = compose(law, one, resolution, tick=deadline.tick)
+    for part in laws[1:]:
+        law = compose(law, part, resolution, tick=deadline.tick)
     return law
 
 

@@ -60,7 +60,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
         monte_carlo,
     )
 }
-DEFAULT = tuple(name for name, one in ACCOUNTANTS.items() if one.assumes is None)
+DEFAULT = tuple(name for name, accountant in ACCOUNTANTS.items() if accountant.assumes is None)
 """What certify and calibrate run, ``monte_carlo`` only where it is allowed."""
 
 

@@ -110,10 +110,15 @@ def _analyse_renewal(
 ) -> Mapping[Direction, Profile]:
     from hockeystick.filters import renewal_filters
 
-    one, copies = _waiting(pair)
-    column, steps, prob, min_sep = one.matrix.toeplitz_column, one.matrix.steps, one.participation_prob, one.min_sep
+    example, copies = _waiting(pair)
+    column, steps, prob, min_sep = (
+        example.matrix.toeplitz_column,
+        example.matrix.steps,
+        example.participation_prob,
+        example.min_sep,
+    )
     assert column is not None  # refused otherwise
-    shifts = column[: one.matrix.bands] / pair.noise_multiplier
+    shifts = column[: example.matrix.bands] / pair.noise_multiplier
     if copies * float(shifts.max()) > LARGEST_SHIFT:
         raise UnsupportedError("The noise is too low: the cells of a row are for shifts of a few standard deviations.")
     table = renewal_filters.filter_for(shifts, prob, min_sep, steps, copies)
@@ -129,8 +134,8 @@ def _analyse_renewal(
         prob,
         min_sep,
         steps,
-        first=one.first_available,
-        rounding=one.matrix.rounding,
+        first=example.first_available,
+        rounding=example.matrix.rounding,
         frequencies=used,
         deadline=settings.deadline,
         examples=copies,
@@ -149,14 +154,14 @@ def _waiting(pair: RenewalMixture | WaitingCopies) -> tuple[RenewalMixture, int]
 
 
 def _renewal_refusal(pair: RenewalMixture | WaitingCopies) -> str | None:
-    one, copies = _waiting(pair)
-    if one.examples_per_user > 1 or copies not in MOST_RENEWAL_WORK:
+    example, copies = _waiting(pair)
+    if example.examples_per_user > 1 or copies not in MOST_RENEWAL_WORK:
         return "it is for one example, or two that wait independently"
-    if not RAREST <= one.participation_prob <= MOST_OFTEN:
+    if not RAREST <= example.participation_prob <= MOST_OFTEN:
         return f"the sampling probability must be from {RAREST} to {MOST_OFTEN}"
     if pair.matrix.toeplitz_column is None or pair.matrix.rows != pair.matrix.steps:
         return "it needs a Toeplitz strategy matrix"
-    if pair.matrix.bands > min(one.min_sep, pair.matrix.steps):
+    if pair.matrix.bands > min(example.min_sep, pair.matrix.steps):
         return "columns of two participations overlap"
     if pair.matrix.steps > MOST_RENEWAL_STEPS or _renewal_work(pair) > MOST_RENEWAL_WORK[copies]:
         return "the run has too many steps"
@@ -166,10 +171,10 @@ def _renewal_refusal(pair: RenewalMixture | WaitingCopies) -> str | None:
 def _renewal_work(pair: RenewalMixture | WaitingCopies) -> float:
     from hockeystick.filters import renewal_filters
 
-    one, copies = _waiting(pair)
+    example, copies = _waiting(pair)
     if copies not in MOST_RENEWAL_WORK:
         return inf
-    shape = (pair.matrix.bands, one.min_sep, pair.matrix.steps, copies)
+    shape = (pair.matrix.bands, example.min_sep, pair.matrix.steps, copies)
     return renewal_filters.work_of(renewal_filters.likely_frequencies(*shape), *shape)
 
 

@@ -100,19 +100,19 @@ def chains(pair: Renewal, deadline: Deadline) -> "list[Chain]":
 
 def _laws(pair: RenewalMixture, side: Side, settings: Settings) -> Sequence[Law]:
     try:
-        return _found(pair, settings)
+        return _window_laws(pair, settings)
     except UnsupportedError:
         return []
 
 
-def _found(pair: Renewal, settings: Settings) -> list[Law]:
+def _window_laws(pair: Renewal, settings: Settings) -> list[Law]:
     """Laws of all windows, each of which is a bound; raises UnsupportedError where the noise is too low."""
     from hockeystick.windows.chains import window_law
     from hockeystick.windows.linked_windows import Run, linked_law
 
     sigma, prob, size, steps = pair.noise_multiplier, pair.participation_prob, window_size(pair), pair.matrix.steps
     resolution, deadline = settings.resolution, settings.deadline
-    chain = min(chains(pair, deadline), key=lambda one: one.second_moment(sigma, prob))
+    chain = min(chains(pair, deadline), key=lambda candidate: candidate.second_moment(sigma, prob))
     if not float(chain.scales.max()) <= LONGEST_COLUMN * sigma:
         raise UnsupportedError(
             "The noise is too low: the columns of a chain are too long for the grids of its windows."
@@ -146,7 +146,7 @@ def _detail(pair: Renewal) -> "Detail | None":
         return None
     if absent < np.log(LEAST_ABSENT if size < pair.matrix.steps else SMALLEST_ABSENT):
         return None
-    return next((one for one in starmap(Detail, DETAILS) if _seconds(pair, one) <= MOST_SECONDS), None)
+    return next((detail for detail in starmap(Detail, DETAILS) if _seconds(pair, detail) <= MOST_SECONDS), None)
 
 
 def _seconds(pair: Renewal, detail: "Detail") -> float:
@@ -157,7 +157,7 @@ def _seconds(pair: Renewal, detail: "Detail") -> float:
 
 def _analyse(pair: Renewal, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     check_cuts(pair, settings)
-    return with_cuts(law_profiles(*_found(pair, settings), choose=min), pair)
+    return with_cuts(law_profiles(*_window_laws(pair, settings), choose=min), pair)
 
 
 def _refusal(pair: Renewal, side: Side) -> str | None:

@@ -83,8 +83,8 @@ def _local_guarantees(pair: ShuffledBatches) -> tuple[Array, Array, Array, Array
             return gaussian_delta(pair.noise_multiplier, sensitivity, epsilon, Side.UPPER)
 
         # a local epsilon of 0 would make eta vanish; any larger epsilon is as valid
-        found = [(max(smallest_epsilon(profile, delta, Side.UPPER), 1e-6), delta) for delta in LOCAL_DELTAS]
-        kept = [point for point in found if point[0] <= largest]
+        points = [(max(smallest_epsilon(profile, delta, Side.UPPER), 1e-6), delta) for delta in LOCAL_DELTAS]
+        kept = [point for point in points if point[0] <= largest]
         return [epsilon for epsilon, _ in kept], [delta for _, delta in kept]
 
     hiding = guarantees(sensitivity_to_others(pair), log(pair.bins))

@@ -101,11 +101,11 @@ def _candidates(pair: SubsetMixture, settings: Settings) -> list[Array]:
             count += groups[-1].entries.nnz
             if count > MOST_ENTRIES:
                 raise too_many()
-        found = []
+        candidates = []
         for size in window_sizes(groups[0].entries.shape[1], groups[0].overlap):
             settings.deadline.tick()
-            found.append(worst_windows([split_shifts(entries, size) for entries in groups]))
-        known[pair.groups] = found
+            candidates.append(worst_windows([split_shifts(entries, size) for entries in groups]))
+        known[pair.groups] = candidates
     return known[pair.groups]
 
 
