@@ -125,8 +125,8 @@ def test_kept_values_come_back_as_they_were(tmp_path: Path) -> None:
     for place, value in enumerate(values):
         assert first.value(str(place), lambda value=value: value) == value
     second = Kept(tmp_path / "kept.csv", "code")
-    assert [second.found(str(place)) for place in range(len(values))] == values
-    assert Kept(tmp_path / "kept.csv", "other code").found("0") is None
+    assert [second.stored(str(place)) for place in range(len(values))] == values
+    assert Kept(tmp_path / "kept.csv", "other code").stored("0") is None
 
 
 def test_a_file_that_is_not_ours_is_not_read(tmp_path: Path) -> None:

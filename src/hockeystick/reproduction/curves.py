@@ -93,10 +93,10 @@ def sweep(
     def value(curve: Curve, place: float) -> float:
         output.deadline.tick()
         try:
-            found = question.answer(bound(curve.mechanism(place), curve.method, side=curve.side, settings=settings))
+            answer = question.answer(bound(curve.mechanism(place), curve.method, side=curve.side, settings=settings))
         except UnsupportedError:
             return nan
-        return found if isfinite(found) else nan
+        return answer if isfinite(answer) else nan
 
     return Series(places, {curve: [value(curve, place) for place in places] for curve in curves})
 

@@ -44,7 +44,7 @@ class Kept:
             self._write()
         return json.loads(self._texts[key])
 
-    def found(self, key: str) -> Any:
+    def stored(self, key: str) -> Any:
         """The result that was kept, or None."""
         return json.loads(self._texts.get(key, "null"))
 

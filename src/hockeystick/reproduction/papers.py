@@ -98,12 +98,12 @@ def check(paper: str, figure: str | None) -> None:
     Raises: InvalidInputError for an unknown paper or figure; UnsupportedError where matplotlib is missing and there is
     something to draw.
     """
-    found = available()
-    if paper not in found:
-        known = ", ".join(found) or "none (the papers folder is missing)"
+    papers = available()
+    if paper not in papers:
+        known = ", ".join(papers) or "none (the papers folder is missing)"
         raise InvalidInputError(f"The paper must be one of {known}, or 'all'. Got {paper!r} instead.")
-    if figure is not None and figure not in found[paper]:
-        raise InvalidInputError(f"The figure must be one of {', '.join(found[paper])}. Got {figure!r} instead.")
+    if figure is not None and figure not in papers[paper]:
+        raise InvalidInputError(f"The figure must be one of {', '.join(papers[paper])}. Got {figure!r} instead.")
     if figure != NUMBERS:
         from hockeystick.report.plot import new_figure
 
@@ -146,7 +146,7 @@ def _part(name: str, figure: Callable[[Output], None], output: Output) -> Iterat
         seconds = [time.perf_counter() - started, time.process_time() - processor]
         return {"seconds": seconds, "files": _digests(directory, output.files), "lines": output.lines}
 
-    before = output.kept.found(key)
+    before = output.kept.stored(key)
     unchanged = before is not None and _digests(directory, before["files"]) == before["files"]
     if not unchanged:
         output.kept.forget(key)
