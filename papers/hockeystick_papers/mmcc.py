@@ -28,7 +28,7 @@ def worst_of_groups(
     from hockeystick_papers.participations.rows import described, different
 
     sensitivity = pair.full_sensitivity * (1.0 + pair.sensitivity_error)
-    blocks = different([described(pair.matrix, pair.groups, one, settings.deadline.tick) for one in groups])
+    blocks = different([described(pair.matrix, pair.groups, group, settings.deadline.tick) for group in groups])
     deltas = settings.spending_deltas
     laws = planned_laws(settings.effort, len(blocks) * len(deltas))
     sigma, prob, resolution = pair.noise_multiplier, pair.sampling_prob, settings.resolution

@@ -80,7 +80,7 @@ def _delta(moments: LogMoments, log_excess: Array, epsilon: float) -> float:
     one_order = moment_delta(moments, epsilon)
     if epsilon >= LARGEST_LOG_RATIO:
         return one_order
-    bounds = [_certified(one, epsilon).bound for one in _candidates(moments.orders, log_excess, epsilon)]
+    bounds = [_certified(polynomial, epsilon).bound for polynomial in _candidates(moments.orders, log_excess, epsilon)]
     return min([one_order, *(max(bound, exp(SMALLEST_LOG_DELTA)) for bound in bounds)])
 
 

@@ -103,16 +103,16 @@ def best_spending(
         return 0.0
     some = _sample(blocks)
     coarse = Resolution(SEARCH_NODES, delta)
-    found: list[tuple[float, float]] = []
+    tried: list[tuple[float, float]] = []
     for spent in (delta * share for share in CANDIDATES):
         law = composed_law(some, noise_multiplier, prob, spent, direction, SEARCH_LAWS, coarse, tick, SEARCH_SHARES)
 
         def at(epsilon: float, law: Law = law, spent: float = spent) -> float:
             return law_delta(law, epsilon, direction) + spent
 
-        near = found[-1][0] if found and np.isfinite(found[-1][0]) else None
-        found.append((smallest_epsilon(at, delta, Side.UPPER, tolerance=SEARCH_ACCURACY, near=near), spent))
-    return min(found)[1]
+        near = tried[-1][0] if tried and np.isfinite(tried[-1][0]) else None
+        tried.append((smallest_epsilon(at, delta, Side.UPPER, tolerance=SEARCH_ACCURACY, near=near), spent))
+    return min(tried)[1]
 
 
 def composed_law(

@@ -89,7 +89,7 @@ def _described(matrix: StrategyMatrix, groups: int, group: int | None, tick: Cal
     gram = np.zeros((entries.shape[1], 2 * int(span.max(initial=0)) + 1))
     last_column = np.full(matrix.rows, -1, dtype=np.int64)
     last_column[filled] = columns[starts[filled + 1] - 1]
-    found: dict[bytes, int] = {}
+    places: dict[bytes, int] = {}
     different: list[tuple[Array, ...]] = []
     copies: list[int] = []
     informed, seen = 0, -1
@@ -101,7 +101,7 @@ def _described(matrix: StrategyMatrix, groups: int, group: int | None, tick: Cal
             continue
         informed += int(np.count_nonzero(block[1]))
         key = b"".join(part.tobytes() for part in block)
-        place = found.setdefault(key, len(different))
+        place = places.setdefault(key, len(different))
         if place == len(different):
             different.append(tuple(block))
             copies.append(0)
@@ -188,7 +188,7 @@ def dominating_mixtures(
         return -excess, low, high, mixture
 
     queue = [bounded(0, order.size)]
-    while len(queue) < most and -sum(one[0] for one in queue) > LOSS * total:
+    while len(queue) < most and -sum(part[0] for part in queue) > LOSS * total:
         _, low, high, mixture = heappop(queue)
         if high - low == 1:  # what is left is rounding
             heappush(queue, (0.0, low, high, mixture))
@@ -196,7 +196,7 @@ def dominating_mixtures(
         middle = low + 2 ** ((high - low - 1).bit_length() - 1)  # powers of two are the cheapest powers of a law
         heappush(queue, bounded(low, middle))
         heappush(queue, bounded(middle, high))
-    return [mixture for *_, mixture in sorted(queue, key=lambda one: one[1])]
+    return [mixture for *_, mixture in sorted(queue, key=lambda part: part[1])]
 
 
 def _strengths(probabilities: Array, norm: Array, starts: Indices, noise_multiplier: float) -> Array:
