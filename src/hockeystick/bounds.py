@@ -289,5 +289,5 @@ def for_all(
         raise InvalidInputError(
             f"The {name!r} field must be a number or an array of numbers. Got {shortened(values)} instead."
         )
-    found = function([float(value) for value in array.ravel()])
-    return np.array(found, dtype=np.float64).reshape(array.shape)
+    answers = function([float(value) for value in array.ravel()])
+    return np.array(answers, dtype=np.float64).reshape(array.shape)

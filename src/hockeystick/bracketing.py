@@ -143,8 +143,8 @@ def steepness_at(values: Mapping[float, float], place: float) -> float | None:
         return secant
     first, second, third = (log(other) for other in near)
     bend = (farther - secant) / (third - first)
-    found = secant + bend * (2.0 * log(place) - first - second)
-    return found if 1.0 / MOST_BEND <= found / secant <= MOST_BEND else secant
+    slope = secant + bend * (2.0 * log(place) - first - second)
+    return slope if 1.0 / MOST_BEND <= slope / secant <= MOST_BEND else secant
 
 
 def close_bracket(

@@ -127,13 +127,13 @@ def packages() -> tuple[tuple[Package, ...], dict[str, tuple[Package, ...]]]:
     core: list[Package] = []
     extras: dict[str, dict[str, Package]] = {}
     names = set(metadata(NAME).get_all("Provides-Extra") or ()) - set(TOOLS)
-    for one in stated:
-        if one.marker is None or one.marker.evaluate({"extra": ""}):
-            core.append(_package(one))
+    for requirement in stated:
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            core.append(_package(requirement))
             continue
         for name in names:
-            if one.marker.evaluate({"extra": name}) and one.name != NAME:
-                extras.setdefault(name, {})[one.name] = _package(one)
+            if requirement.marker.evaluate({"extra": name}) and requirement.name != NAME:
+                extras.setdefault(name, {})[requirement.name] = _package(requirement)
     return tuple(core), {name: tuple(extras[name].values()) for name in sorted(extras)}
 
 
@@ -178,30 +178,30 @@ def self_check() -> Iterator[Check]:
     yield _delta(run, 0.5, known, "one Poisson batch", "Li, Qardaji and Su 2012, Theorem 1; Balle and Wang 2018")
     run = Mechanism(sampler=Poisson(sampling_prob=0.01, steps=10_000), noise_multiplier=4.0)
     started = monotonic()
-    found = certify(run, delta=1e-5).bounds
+    bounds = certify(run, delta=1e-5).bounds
     yield Check(
         name="10,000 Poisson batches, below the moments accountant",
         source="Abadi et al. 2016, Section 3.2",
         quantity="epsilon at delta 1e-05",
         known=1.26,
         exact=False,
-        lower=found.lower or 0.0,
-        upper=found.upper,
+        lower=bounds.lower or 0.0,
+        upper=bounds.upper,
         seconds=monotonic() - started,
     )
 
 
 def _delta(mechanism: Mechanism, epsilon: float, known: float, name: str, source: str) -> Check:
     started = monotonic()
-    found = certify(mechanism, epsilon=epsilon).bounds
+    bounds = certify(mechanism, epsilon=epsilon).bounds
     return Check(
         name=name,
         source=source,
         quantity=f"delta at epsilon {epsilon:g}",
         known=known,
         exact=True,
-        lower=found.lower or 0.0,
-        upper=found.upper,
+        lower=bounds.lower or 0.0,
+        upper=bounds.upper,
         seconds=monotonic() - started,
     )
 
@@ -214,16 +214,18 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 def warnings_of(extras: dict[str, tuple[Package, ...]]) -> Iterator[str]:
     for name, needed in extras.items():
-        for one in needed:
-            if one.installed is not None and not one.fits:
-                yield f"{one.name} {one.installed} is installed; the extra {name!r} supports {one.supported}."
+        for package in needed:
+            if package.installed is not None and not package.fits:
+                yield (
+                    f"{package.name} {package.installed} is installed; the extra {name!r} supports {package.supported}."
+                )
 
 
 def problems_of(core: tuple[Package, ...], cache: Path | None, checks: tuple[Check, ...]) -> Iterator[str]:
-    for one in core:
-        if not one.fits:
-            have = "is missing" if one.installed is None else f"{one.installed} is installed"
-            yield f"{one.name} {have}; hockeystick supports {one.supported}."
+    for package in core:
+        if not package.fits:
+            have = "is missing" if package.installed is None else f"{package.installed} is installed"
+            yield f"{package.name} {have}; hockeystick supports {package.supported}."
     if cache is None:
         yield "No folder for compiled kernels can be written; set NUMBA_CACHE_DIR to one that can."
     for check in checks:

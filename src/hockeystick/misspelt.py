@@ -124,7 +124,7 @@ def _models_of(model: type[BaseModel], name: str) -> dict[str, type[BaseModel]]:
     models = [] if field is None else _in_annotation(field.annotation)
     if len(models) == 1:
         return {"": models[0]}
-    return {str(one.model_fields["kind"].default): one for one in models if "kind" in one.model_fields}
+    return {str(member.model_fields["kind"].default): member for member in models if "kind" in member.model_fields}
 
 
 def _in_annotation(annotation: Any) -> list[type[BaseModel]]:

@@ -92,8 +92,8 @@ def recomputed(
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=2.0)
-    >>> found = recomputed(hs.certify(run, delta=1e-5))
-    >>> found.unverified, round(found.noise[1.0], 2), found.method, found.left_out
+    >>> report = recomputed(hs.certify(run, delta=1e-5))
+    >>> report.unverified, round(report.noise[1.0], 2), report.method, report.left_out
     (None, 3.73, 'gaussian', ())
     """
     deadline = Deadline(budget) if deadline is None else deadline
@@ -102,17 +102,19 @@ def recomputed(
     if not 1e-30 <= delta < 1.0:
         said = f"There are no curves and no other methods, as the claim is about delta = {delta:g}."
         return Recomputed(unverified, None, (), {}, None, (said,))
-    found, left_out = None, []
+    whole_curve, left_out = None, []
     try:
         share = deadline.part(SHARE)
         if certificate.generator is None:
-            found = curve(certificate.mechanism, delta=delta, budget=budget, deadline=share)
+            whole_curve = curve(certificate.mechanism, delta=delta, budget=budget, deadline=share)
         else:
             left_out.append(_NO_CURVES.format(certificate.generator.name))
     except BudgetExceededError:
         left_out.append("There was no time for the curves; a larger --budget draws them.")
     share = deadline.part(SHARE)
-    outcomes = [_issued(one) for one in compare(certificate.mechanism, delta=delta, budget=budget, deadline=share)]
+    outcomes = [
+        _issued(outcome) for outcome in compare(certificate.mechanism, delta=delta, budget=budget, deadline=share)
+    ]
     least = best(outcomes, Side.LOWER)
     if least is not None and least.value is not None and least.value > epsilon:
         raise VerificationError(
@@ -120,19 +122,21 @@ def recomputed(
             f"{least.value!r} there, by the method {least.method!r}."
         )
     method = _method(certificate, outcomes)
-    targets = sorted((one for one in TARGETS if epsilon / REACH <= one <= epsilon * REACH), key=partial(_far, epsilon))
+    targets = sorted(
+        (target for target in TARGETS if epsilon / REACH <= target <= epsilon * REACH), key=partial(_far, epsilon)
+    )
     noise: dict[float, float] = {}
     if method is not None:
         seconds = EVALUATIONS * method.seconds
-        for one in targets:
-            sigma = _noise(certificate, one, delta, method, seconds, deadline)
+        for target in targets:
+            sigma = _noise(certificate, target, delta, method, seconds, deadline)
             if sigma is not None:
-                noise[one] = sigma
-    missing = [one for one in targets if one not in noise]
+                noise[target] = sigma
+    missing = [target for target in targets if target not in noise]
     if missing:
         left_out.append(_missing("noise multipliers at epsilon", missing))
     name = method.method if method is not None and noise else None
-    return Recomputed(unverified, found, tuple(outcomes), dict(sorted(noise.items())), name, tuple(left_out))
+    return Recomputed(unverified, whole_curve, tuple(outcomes), dict(sorted(noise.items())), name, tuple(left_out))
 
 
 def recomputed_together(
@@ -148,22 +152,22 @@ def recomputed_together(
     unverified = _unverified(claim, claim.certificates, deadline, evidence)
     epsilons = {delta: claim.epsilon if isinstance(claim.epsilon, Interval) else Interval(upper=epsilon, lower=None)}
     asked = [delta * step for step in STEPS if FEWEST <= delta * step <= MOST]
-    for one in asked:
+    for other in asked:
         try:
-            found = asked_at(claim, one, deadline).epsilon
+            interval = asked_at(claim, other, deadline).epsilon
         except BudgetExceededError:
             break
         except CannotCertifyError:
             continue
-        assert isinstance(found, Interval)
-        epsilons[one] = found
-    missing = [one for one in asked if one not in epsilons]
+        assert isinstance(interval, Interval)
+        epsilons[other] = interval
+    missing = [other for other in asked if other not in epsilons]
     left_out = (_missing("bounds at delta", missing),) if missing else ()
     return RecomputedTogether(unverified, dict(sorted(epsilons.items())), left_out)
 
 
 def _missing(what: str, places: Iterable[float]) -> str:
-    named = ", ".join(f"{one:g}" for one in sorted(places))
+    named = ", ".join(f"{place:g}" for place in sorted(places))
     return f"There was no time for {what} {named}; a larger --budget finds them."
 
 
@@ -179,7 +183,9 @@ def _unverified(
     evidence: Ledger | None,
 ) -> str | None:
     """Why a claim was not derived again; None where it was."""
-    samples = sum(one.monte_carlo.samples for one in certificates if one.monte_carlo is not None)
+    samples = sum(
+        certificate.monte_carlo.samples for certificate in certificates if certificate.monte_carlo is not None
+    )
     if samples and evidence is None:
         if isinstance(claim, DerivedClaim):
             with suppress(BudgetExceededError):
@@ -205,9 +211,11 @@ def _issued(outcome: Outcome) -> Outcome:
 def _method(certificate: AnyCertificate, outcomes: Sequence[Outcome]) -> Outcome | None:
     """The accountant to find noise with: the certificate's own, where it is one of the outcomes, or the best one."""
     usable = [
-        one for one in outcomes if one.side is Side.UPPER and one.kind is Kind.DETERMINISTIC and one.value is not None
+        outcome
+        for outcome in outcomes
+        if outcome.side is Side.UPPER and outcome.kind is Kind.DETERMINISTIC and outcome.value is not None
     ]
-    return next((one for one in usable if one.method == certificate.method.upper), best(usable, Side.UPPER))
+    return next((outcome for outcome in usable if outcome.method == certificate.method.upper), best(usable, Side.UPPER))
 
 
 def _noise(
@@ -217,7 +225,7 @@ def _noise(
     if seconds > deadline.remaining():
         return None
     try:
-        found = calibrate_and_certify(
+        calibrated = calibrate_and_certify(
             certificate.mechanism,
             epsilon=epsilon,
             delta=delta,
@@ -227,4 +235,4 @@ def _noise(
         )
     except (BudgetExceededError, CannotCertifyError):
         return None
-    return found.mechanism.sigma if deadline.remaining() > 0.0 else None
+    return calibrated.mechanism.sigma if deadline.remaining() > 0.0 else None

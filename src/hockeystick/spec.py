@@ -174,7 +174,7 @@ def one_sentence(
         return f"{text[0].upper()}{text[1:]}."
     first = problems[0][0]
     # Of the members of a union that were tried, the one that got furthest is the one that was meant.
-    where, problem = max((one for one in problems if f"{one[0]}.".startswith(f"{first}.")), key=_how_far)
+    where, problem = max((tried for tried in problems if f"{tried[0]}.".startswith(f"{first}.")), key=_how_far)
     kind, message, value = problem["type"], problem["msg"], problem.get("input")
     context = problem.get("ctx", {})
     if kind == "value_error":
@@ -257,12 +257,12 @@ def _field(problem: Mapping[str, Any], values: object) -> str:
 
 
 def _object_with_distinct_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in table:
             raise InvalidInputError(f"the name {shortened(name)} is given twice in one object")
-        found[name] = value
-    return found
+        table[name] = value
+    return table
 
 
 def _first_clause(error: ValueError) -> str:

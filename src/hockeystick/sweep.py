@@ -106,7 +106,7 @@ class Sweep:
         Raises: InvalidInputError for the first cell that is not a valid plan, has no noise multiplier or not exactly
         one question, or is the same as another one.
         """
-        found: dict[str, Cell] = {}
+        cells: dict[str, Cell] = {}
         # Whole tables before single fields of them.
         names = sorted(self.grid, key=lambda name: name.count("."))
         for combination in product(*self.grid.values()):
@@ -115,10 +115,10 @@ class Sweep:
             for name in names:
                 _put(values, name, deepcopy(fields[name]))
             cell = _cell(fields, Plan.parse(values), delta, epsilon, settings or {})
-            if cell.digest in found:
+            if cell.digest in cells:
                 raise InvalidInputError(f"The 'grid' table has the same cell twice: {_text(fields)}.")
-            found[cell.digest] = cell
-        return tuple(found.values())
+            cells[cell.digest] = cell
+        return tuple(cells.values())
 
 
 class Record(Spec):
