@@ -11,7 +11,7 @@ APPROACHES = 8
 TOO_CLOSE = 1e-4
 """Relative distance of two noise multipliers between which a secant says nothing."""
 LEAST_SLOPE, MOST_SLOPE = 0.3, 30.0
-"""Of a secant that is believed, in logarithms of both."""
+"""Slopes of a secant that is believed, in logarithms of both."""
 MOST_BEND = 1.5
 """How many times as steep as a secant a parabola may be."""
 
@@ -109,7 +109,7 @@ def nearly_smallest_passing(
 
 
 def steepness(values: Mapping[float, float], first: float, second: float) -> float | None:
-    """By how many percent a function falls where its argument grows by one; None where two values make no sense.
+    """How many percent a function falls where its argument grows by one percent; None where two values make no sense.
 
     >>> steepness({1.0: 8.0, 2.0: 2.0}, 1.0, 2.0)
     2.0

@@ -16,7 +16,7 @@ from hockeystick.types import Side
 
 POINTS = 61
 TOLERANCE, POINT_TOLERANCE = 1e-5, 5e-5
-"""Of the true positive rates among the numbers, and of the points of a trade-off curve."""
+"""Tolerances of the true positive rates among the numbers, and of the points of a trade-off curve."""
 FARTHEST = 100.0
 """No curve goes on beyond this epsilon."""
 

@@ -16,7 +16,7 @@ MAX_CLAIM_BYTES = 1 << 26
 """Certificates of Monte Carlo bounds name thousands of runs."""
 
 MOST_PARTS = 16
-"""Of a dotted key; no field of ours has half as many."""
+"""The most parts of a dotted key; no field of ours has half as many."""
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _LONG_KEY = re.compile(
     rf"(?:^|[\[{{,])[ \t]*{_PART}(?:[ \t]*\.[ \t]*{_PART}){{{MOST_PARTS},}}[ \t]*[\]=]", re.MULTILINE

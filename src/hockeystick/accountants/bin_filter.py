@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_ENTRIES = 40_000
 """Bins times bands."""
 LARGEST_SHIFT = 8.0
-"""Of a row by its bin, in standard deviations."""
+"""The largest shift of a row by its bin, in standard deviations."""
 SUMS, COARSE_SUMS = 300, 120
 """Values of the sum at the usual effort, and where only a rough epsilon is wanted."""
 MORE_SUMS = 0.3

@@ -45,7 +45,7 @@ from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 CUT_SHARE = 1e-4
-"""Of the smallest delta; where ordinary units cut off more, laws are kept in far ones."""
+"""Share of the smallest delta: where ordinary units cut off more, laws are kept in far ones."""
 FAR_BELOW = 1e-3
 """Deltas below this share of the smallest that matters are bounded roughly, by moments, where no contour answers."""
 BY_TRANSFORMS = 0.1

@@ -33,7 +33,7 @@ LawsOfBins = Callable[[BinMixture, Side, Settings], Sequence[Law]]
 MOST_KINDS = 4
 """Epochs that differ, of which laws are computed; neighbours that are more are lowered to what they share."""
 MOST_ENTRIES = 1 << 24
-"""Of all inner products of columns that are not orthogonal."""
+"""The most inner products of columns that are not orthogonal."""
 
 
 def too_many(pair: FreshBins) -> str | None:

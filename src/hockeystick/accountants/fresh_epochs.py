@@ -37,7 +37,7 @@ MOST_BINS = 512
 MOST_WORK = 2e9
 """Entries of the factorisation of all steps, times its bandwidth."""
 LONGEST_COLUMN = 6.0
-"""In standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
+"""Standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
 NOISES = (0.7, 1.4, 4.0)
 """Levels of noise for which a shape is fitted, over the longest column; at every noise the best of them is taken."""
 FINER = 2

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 FEWEST_BINS, MOST_BINS = 12, 1024
 LARGEST_VARIANCE = 30.0
-"""Of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
+"""The largest variance of a bin's Gaussian: beyond it epsilon is that of a known bin for all purposes."""
 
 
 def bins_refusal(pair: BinMixture) -> str | None:

@@ -168,7 +168,7 @@ def _may_rest_on_costly(claim: MonteCarloClaim, known: Mapping[Direction, Profil
 
 
 def _refusal(pair: DominatingPair, side: Side) -> str | None:
-    """Of any member for upper bounds, of the last one for lower bounds."""
+    """The refusal of any member for upper bounds, and of the last member for lower bounds."""
     members = pair.members if side is Side.UPPER else pair.members[-1:]
     if isinstance(pair, Users) and not all(has_family(member) for member in members):
         return (

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from hockeystick.sequences.moving_averages import MovingAverages
 
 MOST_LOSS = 0.1
-"""Of epsilon, as estimated: other methods are better than moving averages that lose more."""
+"""Share of epsilon, as estimated: other methods are better than moving averages that lose more."""
 SMALL_LOSS = 0.005
 """Weights for every bin are looked for where weights that all bins share lose more."""
 LEAST_EFFORT = 30.0
-"""With more bands than all innovations can serve one by one, less is not enough for any lattice."""
+"""The least effort that is enough for a lattice with more bands than all innovations can serve one by one."""
 TOO_FAR = "The columns of the bins overlap too far for the effort: this method is for few bands."
 SMALLEST_DELTA = 1e-7
 """Smaller ones are below what the rounding of transforms allows."""
@@ -90,7 +90,7 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
 
 
 def _bands(pair: BinMixture) -> int:
-    """Of the matrix, or 1 where they say nothing of the overlaps."""
+    """The bands of the matrix, or 1 where they say nothing of the overlaps."""
     return pair.matrix.bands if pair.matrix.rows == pair.matrix.steps else 1
 
 

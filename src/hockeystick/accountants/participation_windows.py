@@ -36,12 +36,12 @@ SIZES = (256, 64, 16)
 WORSE = 1.005
 """Times the best second moment, at the noise for which shapes are chosen."""
 DENSE = 0.1
-"""From this share of entries that are not zero on, inner products are computed by dense algebra."""
+"""The share of entries that are not zero from which on inner products are computed by dense algebra."""
 MOST_WORK = 1e10
 """Entries of the factorisation of all steps, times its bandwidth."""
 MOST_DENSE = 4000
 LONGEST_COLUMN = 6.0
-"""In standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
+"""Standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
 RAREST = 1e-15
 """With a smaller chance of taking part, ratios differ from 1 by little more than a rounding, or not at all."""
 

@@ -42,10 +42,10 @@ MOST_WORK = 2.4e10
 SPEED = 1.2e9
 """Multiplications in a second."""
 LARGEST_SHIFT = 8.0
-"""Of a row by participations that begin there, one of each example, in standard deviations."""
+"""The largest shift of a row by participations that begin there, one of each example, in standard deviations."""
 RAREST, MOST_OFTEN = 1e-12, 0.99
 MOST_RENEWAL_WORK, RENEWAL_SPEED = {1: 4e9, 2: 2e10}, 8e8
-"""By the number of examples."""
+"""Operations at most, by the number of examples, and in a second."""
 MOST_RENEWAL_STEPS = 20_000
 LARGEST_ERROR = 1e-3
 """Relative, of the laws of b-min-sep."""

@@ -44,7 +44,7 @@ LONGEST = 64
 MOST_WORK = 2e8
 """Entries of the factorisation of all steps, times its bandwidth."""
 LONGEST_COLUMN = 6.0
-"""In standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
+"""Standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
 RAREST = 1e-15
 """With a smaller chance of taking part, ratios differ from 1 by little more than a rounding, or not at all."""
 NOISES = (0.7, 1.4, 4.0)
@@ -60,11 +60,11 @@ MOST_SECONDS = 2.6
 SMALLEST_DELTA = 1e-12
 """Windows are not linked for smaller ones: their grids would be too long. Whole profiles are linked for this one."""
 LEAST_SHARE = 0.03
-"""Of a window: with a smaller chance of a participation in b steps there is next to nothing to link."""
+"""The least chance of a participation in the b steps of a window: below it there is next to nothing to link."""
 LEAST_ABSENT = 1e-3
-"""Of several windows: with a smaller chance of no participation in b steps links lose more than they gain."""
+"""The least chance of no participation in b steps of several windows: below it links lose more than they gain."""
 SMALLEST_ABSENT = 1e-200
-"""Of a single window: a smaller chance of that is too near the end of the range of doubles."""
+"""The least chance of no participation in a single window: a smaller one is near the end of the range of doubles."""
 
 _KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float], list[Chain]]]" = WeakKeyDictionary()
 """Chains do not depend on the noise, so searches over it need them once; by steps of a window and chance."""

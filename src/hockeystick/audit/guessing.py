@@ -75,7 +75,7 @@ class Guesses:
         return np.concatenate([[0.0], ends])
 
     def _tails(self, epsilons: Array) -> tuple[Array, Array]:
-        """For each epsilon the chance of so many right guesses under pure DP, and what it rises by for each delta."""
+        """The chance of so many right guesses under pure DP, for each epsilon, and how it rises with delta."""
         from scipy.stats import binom
 
         probs = expit(epsilons)

@@ -25,7 +25,7 @@ WAITING_ANSWERS, WAITING_JOBS = 256, 32
 LONGEST_ANSWER = 30.0
 """Seconds after which a worker that does not answer is replaced."""
 NICE = 5
-"""By how much certificates give way to quick answers."""
+"""The niceness of certificates, which give way to quick answers."""
 KEPT_ANSWERS = 1024
 """Answers that need no worker when the same is asked again, as when a slider goes back."""
 BESIDE = ("patience", "near")

@@ -52,13 +52,13 @@ STEEP = 1.5
 FLATTEST, STEEPEST, LINES = 0.3, 30.0, 6
 """Slopes that a search believes, and after how many steps it halves its bracket where there is one."""
 SMALLEST_PART = 1e-6
-"""Of a target: no search needs to know how far below it an epsilon is."""
+"""Share of a target: no search needs to know how far below it an epsilon is."""
 POINTS = 33
-"""Of a curve."""
+"""Points of a curve."""
 SMALLEST_SHOWN = 1e-12
 """Curves end where delta falls below this."""
 MOST_STEPS = 20_000
-"""For longer runs the error of the prefix sums takes longer than a quick answer may."""
+"""In longer runs the error of the prefix sums takes longer than a quick answer may."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ LEFT_OUT = 0.01
 """Summaries that are rare with the example are left out: a chance of so many delta in all."""
 RELATIVE_CUT = 1e-9
 LOWEST, FARTHEST = -1.2, 1.5
-"""In standard deviations: the first summary is not followed below the one, the others not beyond the other."""
+"""Standard deviations below which the first summary is not followed, and beyond which the others are not."""
 MOST_SUMMARIES = 20_000
 MOST_COUNT = 3
 """Linear functions of a summary."""

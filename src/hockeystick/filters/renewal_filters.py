@@ -25,7 +25,7 @@ from hockeystick.filters.row_filters import Filter, Places
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
 CELLS, SUMMARIES = {1: 96, 2: 64}, {1: 32, 2: 16}
-"""By the number of examples."""
+"""Cells of a row and summaries, by the number of examples."""
 ROUNDS = 60
 """The tables are improved so many times."""
 REACH, ABOVE = 3.75, 5.0

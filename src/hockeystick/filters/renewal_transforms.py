@@ -116,7 +116,7 @@ def pairs_of(count: int) -> Places:
 
 
 def moves_of_two(bands: int, min_sep: int, prob: float) -> dict[tuple[int, int], Moves]:
-    """By the two entries that shift the row, the smaller first."""
+    """The moves of two examples by the two entries that shift the row, the smaller first."""
     count = states(bands, min_sep)
     numbers = pairs_of(count)
     chances: dict[tuple[int, int], dict[tuple[int, int], float]] = defaultdict(lambda: defaultdict(float))

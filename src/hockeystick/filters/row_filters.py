@@ -129,7 +129,7 @@ def cells_of(histories: Histories) -> Array:
 
 
 def chances_of(histories: Histories, edges: Array, prob: float) -> tuple[Array, Array, float]:
-    """Of each cell and participation by history, shape (H, 2, cells), and of each cell without the example; error."""
+    """Chances of cell and participation by history, shape (H, 2, cells); of cells without an example; and the error."""
     plain, error = cell_masses(edges, 0.0)
     chances = np.zeros((histories.free.size, 2, edges.size + 1))
     for k in range(histories.free.size):

@@ -20,7 +20,7 @@ from hockeystick.types import Direction
 CELLS = 90.0
 """Places of the lattice for each standard deviation of the logarithm of one epoch's ratio."""
 TAIL = 1e-6
-"""Of the smallest delta that matters: beyond places where all epochs together have less, ratios count as infinite."""
+"""Share of the smallest delta that matters: beyond places where all epochs together have less, ratios are infinite."""
 USEFUL = 4e-4
 """Sides that are farther apart, relative to epsilon, are left to the laws."""
 NEGLIGIBLE = 1e-2

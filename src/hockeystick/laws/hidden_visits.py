@@ -11,7 +11,7 @@ FAR = 500.0
 """An exponent whose exponential is a double."""
 LEAST_MU = 1e-100
 HALVINGS = 30
-"""Of the octaves between the smallest epsilon and the largest, until a guess is known to a ten millionth."""
+"""Halvings of the octaves between the smallest epsilon and the largest, which give a guess to a ten millionth."""
 SMALLEST_EPSILON = 1e-6
 RATHER_SMALL = 1.015
 """The larger one of two deltas is most often about so much of epsilon too small."""
@@ -55,7 +55,7 @@ def _epsilon(visits: HiddenVisits, delta: float) -> float:
 
 
 def _delta(mu: float, epsilon: float) -> float:
-    """Of a Gaussian mechanism, about; 0 where mu is next to nothing."""
+    """About the delta of a Gaussian mechanism; 0 where mu is next to nothing."""
     if mu < LEAST_MU:
         return 0.0
     from scipy.special import log_ndtr

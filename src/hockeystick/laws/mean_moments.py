@@ -20,7 +20,7 @@ from hockeystick.types import Direction
 ORDERS = 32
 """The largest order above 1, and the number of orders below 0."""
 LARGEST_EXPONENT = 300.0
-"""Of a moment of one ratio; larger orders are left out, so that all numbers are doubles."""
+"""The largest logarithm of a moment of a single ratio; larger orders are left out, so that all numbers are doubles."""
 NEAREST, FARTHEST = 0.1, 1e4
 """Sizes of the orders below 0."""
 MARGIN = 1e-9

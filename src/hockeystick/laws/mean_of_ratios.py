@@ -31,7 +31,7 @@ from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.types import Direction
 
 LEAST_NOISE, MOST_NOISE, MOST_BINS = 0.3, 300.0, 10**6
-"""Of one visit. With less noise a line would take too many nodes; with more, or more bins, rounding is too large."""
+"""Noise of a single visit: with less a line takes too many nodes; with more, or more bins, rounding is too large."""
 TURN = 0.75
 """Angle by which Y is turned in the complex plane, at most pi / 4, so that e^(-v Y) falls on all lines."""
 REACH = 8.6
@@ -57,7 +57,7 @@ PLACES_TOGETHER = 256
 LOWEST = 2.0**-7
 """Smaller places are not asked: from there on, p(x) / x at the lowest is the upper bound of the add direction."""
 RATIO = 1.06
-"""Of neighbouring frequencies between which the size of Lambda is bounded."""
+"""Ratio of neighbouring frequencies between which the size of Lambda is bounded."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,7 +53,7 @@ class ProductMoments:
 
     @property
     def mu(self) -> float:
-        """Of the step with the least noise, which limits the orders."""
+        """The mu of the step with the least noise, which limits the orders."""
         return 1.0 / self.noise_multiplier
 
     def log_moments(self, orders: Array) -> Array:

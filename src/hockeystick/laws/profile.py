@@ -85,7 +85,7 @@ def smallest_epsilon(
     delta = float(delta)
 
     def excess(epsilon: float) -> float:
-        """On a log scale, on which profiles are nearly straight."""
+        """The excess over delta on a log scale, on which profiles are nearly straight."""
         value = delta_at(epsilon)
         if isnan(value):  # bounds nothing
             value = 1.0 if side is Side.UPPER else 0.0

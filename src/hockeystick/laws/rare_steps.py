@@ -33,11 +33,11 @@ noise are so near to 1 that the finest spacing has a few thousand places.
 FEW_PLACES = 200
 """A spacing with fewer of them is too wide for any answer, unless it is the last one."""
 MOST_PLACES = 6_000
-"""From a spacing with more of them no finer one is tried: it would take as long as the laws."""
+"""A spacing with more places is not refined: that would take as long as the laws."""
 CELLS = 400.0
 """At least so many places for each standard deviation of log Y."""
 TAIL = 1e-5
-"""Of the smallest delta that matters: beyond places where all steps together have less, ratios count as infinite."""
+"""Share of the smallest delta that matters: beyond places where all steps together have less, ratios are infinite."""
 USEFUL = 2e-4
 """Sides that are farther apart, relative to epsilon, are not close enough."""
 NEGLIGIBLE = 1e-5

@@ -37,7 +37,7 @@ FIRST_DISTANCE, ORDERS = 0.05, 52
 RETREATS = 3
 """Orders beside the best that are tried, towards the pole, until the window of one is short enough."""
 LARGEST_EXPONENT = 600.0
-"""Of a tilt within its window; what needs more is left to the laws."""
+"""The largest exponent of a tilt within its window; what needs more is left to the laws."""
 LEAST_USEFUL, MOST_USEFUL = 3e-4, 2e-3
 """The least and the largest share of the upper side by which both sides of delta may differ where they are used."""
 MOVED = 1e-12
@@ -197,7 +197,7 @@ def _without_ends(places: Array, values: Array, below: Flags) -> NDArray[np.intp
 
 
 def useful_share(of_epsilon: float, epsilon: float, order: float) -> float:
-    """By what share both sides of delta may differ, so that those of epsilon differ by about ``of_epsilon`` of it."""
+    """The share by which both sides of delta may differ, if those of epsilon may by about ``of_epsilon`` of it."""
     return min(max(of_epsilon * epsilon * abs(order), LEAST_USEFUL), MOST_USEFUL)
 
 

@@ -14,7 +14,7 @@ from hockeystick.strategies import Identity
 from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 
 MOST_BINS = 4096
-"""For more bins, the Gram matrix of their means takes seconds."""
+"""The most bins whose Gram matrix of means takes less than seconds."""
 MOST_ROWS = 256
 """Rows of it that are looked at, evenly spread."""
 
@@ -86,7 +86,7 @@ def _of_bins(matrix: StrategyMatrix, bins: int, epsilon: float, delta: float) ->
 
 
 def _unamplified(mechanism: Mechanism, epsilon: float, delta: float) -> Estimate:
-    """For what the closed forms do not know; the pairs take a while to import."""
+    """The estimate for what the closed forms do not know; the pairs take a while to import."""
     from hockeystick.pairs.registry import dominating_pair
 
     pair = dominating_pair(mechanism.with_noise(1.0))

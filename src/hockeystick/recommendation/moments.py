@@ -31,7 +31,7 @@ REACH = 9.0
 MOST_NODES = 6000
 MOST_FREQUENCIES = 4096
 FEW_BINS = 16
-"""For up to this many bins the saddle point is near enough alone."""
+"""The most bins for which the saddle point alone is near enough."""
 ORDERS = 24
 """Moments of an allocation that are computed at first; twice as many where the saddle point is beyond."""
 MOST_ORDERS = 400

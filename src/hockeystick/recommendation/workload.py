@@ -24,7 +24,7 @@ from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 Schedule = Literal["constant", "cosine", "linear", "step"]
 Measure = Literal["mean", "max"]
 MOST_SCHEDULED_STEPS = 20_000
-"""For more steps, the rows of ``A C^{-1}`` take minutes where A is not Toeplitz."""
+"""The most steps for which the rows of ``A C^{-1}`` take less than minutes where A is not Toeplitz."""
 STEP_FACTOR = 0.1
 """A step schedule multiplies the learning rate by this after a half and after three quarters of the steps."""
 SPREAD = 65

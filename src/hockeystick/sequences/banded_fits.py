@@ -22,13 +22,13 @@ from hockeystick.types import Side
 MOST_BANDS = 4
 """Innovations that a bin may see: windows of more of them are too many."""
 NEGLIGIBLE = 1e-12
-"""Of the diagonal: bands whose entries are smaller have ended."""
+"""Share of the diagonal: bands whose entries are smaller have ended."""
 LEAST = 0.02
-"""Of the variance: with less white noise there are too many windows."""
+"""Share of the variance: with less white noise there are too many windows."""
 WHITES = (0.03, 0.05, 0.08, 0.12)
 """White noise that is tried, as shares of the variance, beside nearly all that there is."""
 NATURAL = 0.95
-"""Of all the white noise that there is."""
+"""Share of all the white noise that there is, which is tried first."""
 QUANTILES = {Side.UPPER: (1.0, 0.9, 0.5), Side.LOWER: (0.0, 0.1, 0.5)}
 """Which of the entries at a lag are followed."""
 PLACES = 401
@@ -43,7 +43,7 @@ ROUNDS, ADJUSTMENTS = 3, 80
 STEP, SHRINK = 5e-4, 0.97
 """White noise is rounded to multiples of this share of the variance; by how much weights that are too large shrink."""
 LEAST_KEPT = 0.9
-"""Of the white noise, before weights shrink instead."""
+"""Share of the white noise that is kept; then weights shrink instead."""
 
 
 def fits(

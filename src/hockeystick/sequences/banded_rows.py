@@ -19,7 +19,7 @@ FIRST_SHIFT, SHIFTS = 0.05, 40
 FIRST_SHARED, SEED = 0.1, 0
 """Size of the first guess at what is shared, in standard deviations of a bin."""
 WIDTHS = (3e-3, 3e-4, 5e-5)
-"""Of the bends that stand for the kinks of the loss, one after the other, as shares of the variance."""
+"""Widths of the bends that stand for the kinks of the loss, one after the other, as shares of the variance."""
 PENALTY = 3.0
 """What white noise that is missing from below counts, in multiples of what the variance does."""
 EVEN = 0.05
@@ -27,7 +27,7 @@ EVEN = 0.05
 MEMORY, EXACT = 30, 1e-9
 """Gradients that a search remembers, and the gain below which it ends."""
 MOST_CHANGE = 20.0
-"""Of a covariance: beyond it exponentials are of no use."""
+"""The largest change of a covariance: beyond it exponentials are of no use."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Programme:
         return spread
 
     def _gathered(self, slopes: Array) -> Array:
-        """Of what ``spread`` makes, the entries that are not 0 by themselves."""
+        """The entries of what ``spread`` makes that are not 0 by themselves."""
         place = np.arange(len(slopes))[:, None]
         gathered: Array = slopes[place, place % self.period + self.period * np.arange(self.depth)]
         return gathered
@@ -226,7 +226,7 @@ class Programme:
         return slopes
 
     def with_white(self, white: float) -> "Programme":
-        """With another variance of the white noise."""
+        """The programme with another variance of the white noise."""
         return replace(self, white=white)
 
 

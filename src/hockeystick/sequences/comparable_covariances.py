@@ -18,13 +18,13 @@ SAMPLES, SAMPLED_AT_ONCE, SEED = 12_000, 2_000, 0
 TILTS = (1.0, 1.5, 2.0)
 """How far the drawn bin's mean is moved, as multiples of what the mixture moves it."""
 LOG_WIDTH = 0.1
-"""Of the window around the threshold in which the simulation looks at log X."""
+"""Width of the window around the threshold in which the simulation looks at log X."""
 SYMBOL_PLACES = 1 << 17
 """Where the symbol of a Toeplitz matrix is looked at."""
 WRAP = 1e-3
 """Bins are on a ring where the entry of first and last one is a larger share of the largest on the diagonal."""
 ROOM = 1e-9
-"""Of the diagonal, beyond what the errors of all entries need."""
+"""Share of the diagonal that is added beyond what the errors of all entries need."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ LITTLE_ROOM, MOST_WIDER = 1.2, 2.5
 """The same multiple for quick transforms, and how much wider their smoothing is at most: by epsilon, as delta falls the
 slower with the threshold the larger epsilon is."""
 FINER, LARGER, MOST_LARGER = 3.0, 2.0, 4
-"""By how much the distances of further transforms differ, and how many larger ones there may be."""
+"""Ratios of the distances of finer and of larger transforms, and how many larger ones there may be."""
 PEAK, CUT = 9.0, 7.0
 """Where the test function turns, below 0, and where frequencies end: in standard deviations of what is added."""
 NARROW, DAMPINGS = 3.0, 4

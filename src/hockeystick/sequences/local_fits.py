@@ -134,13 +134,13 @@ def _rough(programme: Programme, affordable: Affordable, deadline: Deadline) -> 
 
 
 def _chain(programme: Programme, rows: Array, unit: float, whites: Array) -> MovingAverages:
-    """With these rows, rounded to the unit, and variances of the white noise."""
+    """The chain with these rows, rounded to the unit, and variances of the white noise."""
     whole = np.rint(rows / unit).astype(np.int64)
     return MovingAverages(programme.period, whole, unit, np.sqrt(whites), programme.ring, LATTICE)
 
 
 def _unit(programme: Programme, rows: Array) -> float:
-    """Of whole weights that are near these rows."""
+    """The unit of whole weights that are near these rows."""
     fine = FINE * float(np.sqrt(programme.largest))
     return _chain(programme, rows, fine, np.full(len(rows), programme.white)).spacing / IN_SPACING
 

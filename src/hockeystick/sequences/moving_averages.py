@@ -74,7 +74,7 @@ class MovingAverages:
 
     @property
     def spacing(self) -> float:
-        """Of a lattice for the innovations that changes the density of z by less than ``lattice_error``.
+        """The spacing of a lattice for the innovations that changes the density of z by less than ``lattice_error``.
 
         The pivots of the precision of the innovations given z decide, not its largest eigenvalue.
         """

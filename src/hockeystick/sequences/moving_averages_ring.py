@@ -18,11 +18,11 @@ from hockeystick.sequences.moving_averages import Windows
 from hockeystick.sequences.moving_averages_steps import Step, stationary
 
 FEWEST_BLOCKS = 2
-"""Of which the Hilbert-Schmidt norm is needed for a bound on a trace."""
+"""Fewest blocks whose Hilbert-Schmidt norms give a bound on a trace."""
 LARGEST = 1.000001
 """No trace is larger: it is a mean over innovations of products that are at most 1, up to roundings."""
 LEAST_SIZE = 1e-100
-"""Of functions before they are scaled: squares of smaller numbers underflow."""
+"""The least size of functions before they are scaled: squares of smaller numbers underflow."""
 POWERS = 0.1
 """Share of the error that powers may have."""
 

@@ -42,9 +42,9 @@ from hockeystick.sequences.white_noise import Noise, noise_table
 from hockeystick.types import Side
 
 ERROR_SHARE = 1e-3
-"""Of delta: about what powers may change."""
+"""Share of delta that powers may change, about."""
 CUT_SHARE = 1e-3
-"""Of delta: about what frequencies that are left out may change."""
+"""Share of delta that frequencies that are left out may change, about."""
 LEAST_ERROR, MOST_ERROR = 1e-11, 1e-3
 """At one frequency."""
 VAIN, PROBES = 0.3, 8
@@ -95,7 +95,7 @@ class Nodes:
 
     @classmethod
     def of(cls, deviation: float, step: float, low: float, high: float, bins: int) -> "Nodes":
-        """For bins whose places are ``step`` apart, from ``low`` to ``high``, all on the log scale."""
+        """Nodes for bins whose places are ``step`` apart, from ``low`` to ``high``, all on the log scale."""
         most = CLOSE * deviation / step
         wide, stride = (int(most), 1) if most >= 1.0 else (1, ceil(1.0 / most))
         distance = step * wide / stride
@@ -119,7 +119,7 @@ class Nodes:
 
     @property
     def error(self) -> float:
-        """Of values between exact nodes."""
+        """The error of values between exact nodes."""
         odd = float(np.prod(np.arange(1.0, NODES, 2.0)))
         return float((exp(1.0) / NODES) ** (NODES / 2) * odd**2 * (0.5 * self.distance / self.deviation) ** NODES)
 
@@ -405,7 +405,7 @@ def _sizes(given: Prepared, tables: Array, tolerance: float, deadline: Deadline)
 
 
 def _shortened(groups: list[Group], count: int) -> list[Group]:
-    """Without so many of the last groups."""
+    """The groups without so many of the last ones."""
     kept = list(groups)
     while count:
         last = kept.pop()

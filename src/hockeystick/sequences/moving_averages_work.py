@@ -14,7 +14,7 @@ from hockeystick.sequences.moving_averages import MovingAverages, windows_of
 from hockeystick.types import Side
 
 LOST_SHARE = 3e-3
-"""Of delta: about the chance, under either law, of windows that are left out."""
+"""About the chance of windows that are left out, under either law, as a share of delta."""
 USED, STEPS, WINDOW_PACE, TABLE_PACE = 0.75, 20.0, 9e-10, 9e-9
 """About which share of the frequencies matters; how many steps a run takes; seconds for each window, and for each
 place of a table, at one frequency."""

@@ -62,7 +62,7 @@ class Noise:
 
     @classmethod
     def of(cls, deviation: float) -> "Noise":
-        """For transforms at places with an argument from -pi / 2 to 0."""
+        """Nodes for transforms at places with an argument from -pi / 2 to 0."""
         turn = min(0.25 * pi / deviation, TURN)
         step = 2.0 * pi * turn / (log(4.0 / QUADRATURE) + 2.0 * turn**2)
         count = int(FARTHEST / step) + 1

@@ -20,7 +20,7 @@ class StrategySpec(Spec):
     """The name of the family in plans and certificates."""
 
     most_steps: ClassVar[int] = 10_000_000
-    """For more steps, the arrays that describe C take too much memory."""
+    """The most steps for which the arrays that describe C fit into memory."""
 
     optimised: ClassVar[bool] = False
     """Whether C is found by an optimiser, whose last digits may differ on another machine."""

@@ -11,9 +11,9 @@ from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 from hockeystick.strategies.optimised import OptimisedSpec, non_negative, of_shape
 
 MOST_STEPS = 2048
-"""For one epoch; takes well under a minute on an idle core."""
+"""The most steps in one epoch; they take well under a minute on an idle core."""
 MOST_STEPS_OF_EPOCHS = 256
-"""For several epochs; takes well under a minute on an idle core."""
+"""The most steps in several epochs; they take well under a minute on an idle core."""
 
 
 class Dense(OptimisedSpec):

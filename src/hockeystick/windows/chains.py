@@ -34,7 +34,7 @@ STEP = 5.5
 LATTICE_ERROR = 5.4e-9
 """Above 2 e^(-2 pi^2) (1 + 1e-9): the relative difference of the lattice sum of a Gaussian of its spacing."""
 TAIL_SHARE = 1e-8
-"""Of the smallest delta: the chance of a state that is left out."""
+"""The chance of a state that is left out, as a share of the smallest delta."""
 LARGEST_VALUE = 1e60
 
 

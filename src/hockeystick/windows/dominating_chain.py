@@ -20,7 +20,7 @@ from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.windows.participation_chances import weights_of
 
 ROOM = 1e-9
-"""Of the largest diagonal entry, beyond the proved rounding of the factorisation."""
+"""Share of the largest diagonal entry that is kept beyond the proved rounding of the factorisation."""
 TRIED = 90
 """Shapes that are tried for one level of noise."""
 FITTED_WINDOWS = 4
@@ -28,7 +28,7 @@ BISECTIONS = 12
 FREED_WINDOWS, FREED_TRIED = 3, 100
 """Windows to which all scales are fitted, and rounds of that."""
 SHARPNESS = 2000.0
-"""Of the soft maximum of eigenvalues, relative to the largest."""
+"""Sharpness of the soft maximum of eigenvalues, relative to the largest."""
 FARTHEST = 20.0
 """Largest logarithms of scales, and of the odds of a correlation, in that search: exp does not overflow."""
 

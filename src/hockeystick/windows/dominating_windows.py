@@ -30,7 +30,7 @@ LARGEST_CORRELATION = 0.98
 FINEST_LEVELS = 0.03
 MOST_LEVELS = 24
 LOWEST_LEVEL = 1e-3
-"""Of the highest one."""
+"""The lowest level, as a share of the highest."""
 RAISED, MOST_RAISED = 1.002, 1e3
 EARLIEST = 1e-12
 """Stands for any smaller size of a shape that no factorisation can do anything with."""

@@ -32,7 +32,7 @@ WIDEST = 0.03
 CORE, GROWTH = 8.0, 0.12
 """Ratios of a window have all nodes within so many standard deviations of 1, and a share of the distance beyond."""
 OUTSIDE = 1e-4
-"""Of the smallest delta: what the grid of all ratios leaves outside."""
+"""Share of the smallest delta that the grid of all ratios leaves outside."""
 SMALLEST_OUTSIDE = 1e-16
 BALANCED = 0.1
 """Where means are balanced, as a share of the reach of the grid."""
@@ -85,7 +85,7 @@ class Run:
     distance: int | None
 
     def coefficients(self, prob: float, size: int) -> Array:
-        """Of each step of a first window of ``size``; steps before the run count as if it had begun long before."""
+        """The coefficient of each step of a first window of ``size``; a warm run counts as begun long before."""
         if self.distance is not None:
             return np.full(size, prob / (1.0 + (self.distance - 1) * prob))
         return np.concatenate([np.zeros(size - self.first), prob * np.exp(np.arange(self.first) * log1p(-prob))])

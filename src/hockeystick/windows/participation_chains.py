@@ -28,9 +28,9 @@ from hockeystick.windows.chains import LARGEST_VALUE, LATTICE_ERROR, Spacing, no
 STEP = 10.0
 """Lattice points for each standard deviation of an innovation, for the 72 nodes per unit of usual grids."""
 SPACING = Spacing(core=60.0, most=2000.0, near=0.012, far=0.04)
-"""Of the nodes for what a participation adds."""
+"""Spacing of the nodes for what a participation adds."""
 TAIL_SHARE = 1e-8
-"""Of the smallest delta: about the chance of a state that is left out."""
+"""About the chance of a state that is left out, as a share of the smallest delta."""
 LOWEST_FLOOR = 2.5e-3
 """A window without a participation has at least this chance, which is the least ratio that its grid holds."""
 MOST_STATES = 4000

@@ -26,9 +26,9 @@ from hockeystick.laws.law import Array
 
 Numbers = NDArray[np.int64]
 EVERY = 3
-"""Of the nodes of a pass, so many to one of those on which its two halves are joined."""
+"""Nodes of a pass for each node on which its two halves are joined."""
 SPLIT = 0.3
-"""Of the innovation's variance, for the way from a state to the point between it and the next one."""
+"""Share of the innovation's variance on the way from a state to the point between it and the next state."""
 
 
 @dataclass(frozen=True)

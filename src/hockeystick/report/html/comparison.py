@@ -46,7 +46,7 @@ def methods_rows(bounds: Sequence[BoundOfMethod]) -> list[dict[str, Any]]:
 
 
 def _note(bound: BoundOfMethod) -> str:
-    """With what probability a bound fails, rounded up; nothing for one that cannot fail."""
+    """The probability that a bound fails, rounded up; nothing for a bound that cannot fail."""
     if bound.kind is Kind.DETERMINISTIC:
         return ""
     return f"Monte Carlo, fails with probability at most {number(1.0 - bound.confidence)}"

@@ -21,11 +21,11 @@ LARGEST_NORMAL = 37.0
 STEPS_OF_NOISE = 2.0**20
 """Grid steps in one standard deviation of z over the largest entry of the diagonal, at least."""
 MARGIN = 1.01
-"""Over what floating point computes of a growth."""
+"""Factor over what floating point computes of a growth."""
 LARGEST_GROWTH = (2**31 - 1) / (MARGIN * LARGEST_NORMAL * STEPS_OF_NOISE)
-"""Of sums of absolute values in a row of the inverse, for a diagonal of 1: 32 bits hold the noise up to it."""
+"""The largest sum of absolute values in a row of the inverse, for a diagonal of 1, whose noise 32 bits hold."""
 LARGEST_PRODUCT = 2.0**62 * UNIT / (MARGIN * LARGEST_NORMAL * STEPS_OF_NOISE)
-"""Of such a sum and one of a row of C: 64 bits hold the sums of a feedback up to it."""
+"""The largest product of such a sum and that of a row of C for which 64 bits hold the sums of a feedback."""
 
 
 @lru_cache(maxsize=16)
