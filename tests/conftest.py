@@ -4,7 +4,8 @@ import gc
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
@@ -12,10 +13,13 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "conformance"))
-"""For the declarations of the samplers and the examples of strategies."""
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE / "conformance")]
+"""For the tools beside this file, the declarations of the samplers and the examples of strategies."""
 
-SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
+from covering import covering, killers  # noqa: E402 - tests are imported without a path
+
+SLOW = frozenset((HERE / "slow.txt").read_text().splitlines())
 """Tests, or whole families of parameters, that ``tests/tiers.py`` found to be slow."""
 
 OPTIONAL = (
@@ -84,15 +88,28 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the slow tests, and leave out the weekly ones unless they are asked for; this runs before ``-m`` selects."""
+    """Mark slow and weekly tests; leave out the weekly ones unless they are asked for. Runs before ``-m`` selects."""
     config.stash[COLLECTED] = frozenset(item.nodeid for item in items)
-    weekly = [item for item in items if item.get_closest_marker("weekly")]
+    families: defaultdict[str, dict[str, pytest.Item]] = defaultdict(dict)
+    for item in items:
+        family = item.nodeid.split("[")[0]
+        if not SLOW.isdisjoint((item.nodeid, family)):
+            item.add_marker(pytest.mark.slow)
+            if not item.get_closest_marker("weekly"):
+                families[family][item.nodeid] = item
+    always = killers(HERE / "mutations")
+    for cells in families.values():
+        for name in cells.keys() - covering({name: parameters_of(cell) for name, cell in cells.items()}, always):
+            cells[name].add_marker(pytest.mark.weekly)
+    weekly = {item for item in items if item.get_closest_marker("weekly")}
     if weekly and "weekly" not in config.option.markexpr:
         items[:] = [item for item in items if item not in weekly]
-        config.hook.pytest_deselected(items=weekly)
-    for item in items:
-        if not SLOW.isdisjoint((item.nodeid, item.nodeid.split("[")[0])):
-            item.add_marker(pytest.mark.slow)
+        config.hook.pytest_deselected(items=list(weekly))
+
+
+def parameters_of(item: pytest.Item) -> Mapping[str, object]:
+    """The values of the parameters of a test, by name."""
+    return item.callspec.params if hasattr(item, "callspec") else {}
 
 
 @pytest.fixture(scope="session")
