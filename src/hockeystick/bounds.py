@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.laws.profile import MAX_EPSILON, smallest_epsilon
+from hockeystick.laws.profile import MAX_EPSILON, Profile, each, smallest_epsilon
 from hockeystick.notebook import table
 from hockeystick.spec import real_number
 from hockeystick.types import Direction, Kind, Side
 
-Profile = Callable[[float], float]
-"""delta as a function of epsilon >= 0, for one direction, on the side of its bound."""
 Numbers = Sequence[float] | NDArray[np.floating[Any]] | NDArray[np.integer[Any]]
 
 SMALLEST_UPPER = 1e-300
@@ -213,19 +211,6 @@ class Bound:
             near = max(map(partial(_expected, delta=delta), self._distinct), default=0.0)
         profiles = [_about(profile, delta) for profile in self._distinct]
         return smallest_epsilon(partial(self._largest, profiles), delta, self.side, near=near)
-
-
-@runtime_checkable
-class ManyAtOnce(Protocol):
-    """A profile that answers many epsilons together in less time than one by one."""
-
-    def each(self, epsilons: Sequence[float]) -> list[float]:
-        """What the profile says of each of these epsilons."""
-
-
-def each(profile: Profile, epsilons: Sequence[float]) -> list[float]:
-    """What a profile says of each of these epsilons."""
-    return profile.each(epsilons) if isinstance(profile, ManyAtOnce) else [profile(epsilon) for epsilon in epsilons]
 
 
 @runtime_checkable

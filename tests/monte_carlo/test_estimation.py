@@ -6,6 +6,7 @@ likely than 1e-6; the seeds are fixed.
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,12 @@ from hockeystick.samples import Chunk, Ledger, MemoryLedger, Node, Run
 
 SMALL = Mechanism(strategy=BandedSquareRoot(bands=3), sampler=BallsInBins(bins=8, epochs=2), noise_multiplier=2.0)
 PLAIN = Mechanism(sampler=BallsInBins(bins=20), noise_multiplier=1.0)
+
+
+@cache
+def certified(epsilon: float) -> Certificate:
+    """What deterministic methods say of ``SMALL``, which takes seconds."""
+    return certify(SMALL, epsilon=epsilon)
 
 
 def sampled(seed: int = 1, **options: Any) -> MonteCarlo:
@@ -93,9 +100,9 @@ def test_epsilon_of_plain_bins_holds_the_exact_law(noise: float, delta: float) -
     assert lower < upper
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("epsilon", [1.0, *(pytest.param(one, marks=pytest.mark.weekly) for one in (0.3, 2.0))])
 def test_delta_of_correlated_bins_lies_between_the_deterministic_bounds(epsilon: float) -> None:
-    around = certify(SMALL, epsilon=epsilon, budget=10.0).bounds
+    around = certified(epsilon).bounds
     lower, upper, _ = by_sampling(SMALL, sampled(), epsilon=epsilon)
     assert around.lower is not None
     assert 0.0 < lower <= around.upper
@@ -127,7 +134,7 @@ def test_b_min_sep_is_poisson_when_nothing_has_to_be_apart() -> None:
 
 
 def test_sampling_has_to_be_allowed() -> None:
-    assert certify(SMALL, epsilon=1.0).monte_carlo is None
+    assert certified(1.0).monte_carlo is None
     with pytest.raises(UnsupportedError, match="--allow monte-carlo"):
         certify(SMALL, epsilon=1.0, method="monte_carlo")
     with pytest.raises(UnsupportedError, match="has to be allowed"):
@@ -153,14 +160,14 @@ def test_the_certificate_says_what_it_rests_on() -> None:
     assert failure_spent([one.run for one in claim.runs]) <= claim.failure_probability
     assert "fails with probability at most 1e-09" in str(found)
     assert any("seed of the accounting samples once" in requirement for requirement in found.requirements)
-    assert not any("seed" in requirement for requirement in certify(SMALL, epsilon=1.0).requirements)
+    assert not any("seed" in requirement for requirement in certified(1.0).requirements)
     again = Certificate.parse_json(found.model_dump_json())
     assert again == found
     assert again.content_digest() == found.digest
 
 
 def test_deterministic_certificates_keep_their_digests() -> None:
-    found = certify(SMALL, epsilon=1.0)
+    found = certified(1.0)
     content = found.model_dump(mode="json")
     assert content["monte_carlo"] is None
     assert Certificate.parse_json(found.model_dump_json()).content_digest() == found.digest
@@ -215,7 +222,7 @@ def test_an_estimation_cut_off_anywhere_is_resumed_to_the_same_end(question: dic
     expected = sample(whole)
     ticks = int(expected[1][0])
     assert ticks > 9
-    for most in (0, 1, 3, 5, 8, ticks - 2):
+    for most in (0, 3, ticks - 2):
         with EvidenceStore.open(tmp_path / f"{most}.evidence") as store:
             store.seed(whole.seed())
             with suppress(BudgetExceededError):
@@ -257,7 +264,7 @@ def test_other_seeds_give_other_statistics() -> None:
 def test_what_does_not_close_in_time_is_wide_and_holds() -> None:
     lower, upper, _ = by_sampling(SMALL, sampled(ratio=1e-4), seconds=2.0, epsilon=1.0)
     assert upper > lower * (1.0 + 1e-4)
-    around = certify(SMALL, epsilon=1.0).bounds
+    around = certified(1.0).bounds
     assert around.lower is not None
     assert lower <= around.upper
     assert upper >= around.lower

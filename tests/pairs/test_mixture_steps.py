@@ -63,9 +63,10 @@ def test_two_different_steps_compose() -> None:
 def test_poisson_steps_are_the_simplest_mixtures() -> None:
     mixture = MixtureSteps(noise_multiplier=1.3, steps=(MixtureStep((0.99, 0.01), (0.0, 1.0), count=50),))
     poisson = IndependentSteps(noise_multiplier=1.3, sampling_prob=0.01, steps=50)
+    sides = [both_sides(pair) for pair in (mixture, poisson)]
     for direction in Direction:
         for epsilon in (0.0, 0.2, 1.0):
-            ours, theirs = ([side[direction](epsilon) for side in both_sides(pair)] for pair in (mixture, poisson))
+            ours, theirs = ([side[direction](epsilon) for side in both] for both in sides)
             assert ours[1] <= theirs[0]
             assert theirs[1] <= ours[0] <= ours[1] * 1.01
 

@@ -38,7 +38,7 @@ COUNTS = {
     "shuffle": 100,
 }
 """Mechanisms of each kind: 3,470."""
-SOME = 5
+SOME = 3
 """As many of each kind are in the usual tests."""
 SETTINGS = Settings(resolution=Resolution(nodes_per_unit=20, smallest_delta=1e-8), effort=0.05)
 RARELY = {"conditional_composition": 10, "moment_majorant": 10, "moment_majorant_cells": 40}

@@ -11,10 +11,10 @@ Roth and Su 2022, Theorem 2.14) up to mixing; every single split is an upper bou
 not be exact. Proof: docs/theory/units.md, "Chains".
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import exp, expm1, log1p, sqrt
 
-from hockeystick.laws.profile import MAX_EPSILON
+from hockeystick.laws.profile import MAX_EPSILON, Profile, each
 from hockeystick.types import Direction
 
 FACTORS = (0.05, 0.15, 0.35, 0.6, 0.8, 1.0, 1.25, 1.6, 2.2, 3.2, 4.5, 6.5, 10.0, 16.0)
@@ -29,8 +29,6 @@ KNOT_SCALE, KNOT_WIDTH = 0.25, 0.04
 """Slow profiles are read at ``scale (e^(width j) - 1)``: every 0.01 near 0, every 4 percent far from it."""
 SUM_ROUNDING = 1e-12
 """Relative; what the parts are short of epsilon covers the rounding of their sum."""
-
-Profile = Callable[[float], float]
 
 
 def chained(
@@ -92,6 +90,7 @@ def _chained_delta(
         scale = _gaussian_step(_link(profiles, links[0], part), part)
         signs = (1.0, -1.0) if len(set(links)) > 1 else (1.0,)  # the first link may be the one that needs more
         steps = [sign * factor * scale for sign in signs for factor in FACTORS]
+        read = _foreseen(read, links, epsilon, steps)
         tried |= {step: _split(read, links, epsilon, step) for step in steps}
         for _ in range(REFINEMENTS):
             step = _bottom_of_parabola(tried)
@@ -110,13 +109,9 @@ def _even_delta(profiles: Mapping[Direction, Profile], links: Sequence[Direction
 
 def _split(profiles: Mapping[Direction, Profile], links: Sequence[Direction], epsilon: float, step: float) -> float:
     """The bound by parts that grow by ``step`` from one link to the next; in total they are just below epsilon."""
-    count = len(links)
-    margin = SUM_ROUNDING * (epsilon + abs(step) * count)
-    first = epsilon / count - 0.5 * step * (count - 1) - margin
     known: dict[tuple[float, Direction], float] = {}
     total, before = 0.0, 0.0
-    for place, link in enumerate(links):
-        part = first + step * place
+    for part, link in zip(_parts(len(links), epsilon, step), links, strict=True):
         if (part, link) not in known:
             known[part, link] = _link(profiles, link, part)
         if before > MAX_EPSILON:
@@ -126,12 +121,42 @@ def _split(profiles: Mapping[Direction, Profile], links: Sequence[Direction], ep
     return total * (1.0 + ROUNDING)
 
 
+def _parts(count: int, epsilon: float, step: float) -> Iterator[float]:
+    """Parts that grow by ``step``; their sum is just below epsilon."""
+    margin = SUM_ROUNDING * (epsilon + abs(step) * count)
+    first = epsilon / count - 0.5 * step * (count - 1) - margin
+    return (first + step * place for place in range(count))
+
+
+def _foreseen(
+    profiles: Mapping[Direction, Profile], links: Sequence[Direction], epsilon: float, steps: Sequence[float]
+) -> dict[Direction, Profile]:
+    """The same profiles; what the splits with these steps ask of them is read at once."""
+    asked: dict[Direction, dict[float, None]] = {direction: {} for direction in profiles}
+    for step in steps:
+        for part, link in zip(_parts(len(links), epsilon, step), links, strict=True):
+            direction, place = _read_at(link, part)
+            asked[direction][place] = None
+    return {direction: _remembering(profile, list(asked[direction])) for direction, profile in profiles.items()}
+
+
+def _remembering(profile: Profile, places: Sequence[float]) -> Profile:
+    known = dict(zip(places, each(profile, places), strict=True)) if places else {}
+    return lambda epsilon: known[epsilon] if epsilon in known else profile(epsilon)
+
+
+def _read_at(link: Direction, epsilon: float) -> tuple[Direction, float]:
+    """The direction and the epsilon >= 0 at which a profile is read for a link at any real epsilon."""
+    if epsilon >= 0.0:
+        return link, min(epsilon, MAX_EPSILON)
+    return Direction.ADD if link is Direction.REMOVE else Direction.REMOVE, min(-epsilon, MAX_EPSILON)
+
+
 def _link(profiles: Mapping[Direction, Profile], link: Direction, epsilon: float) -> float:
     """The profile of one link at any real epsilon: below 0 it follows from the other direction at -epsilon."""
-    if epsilon >= 0.0:
-        return profiles[link](min(epsilon, MAX_EPSILON))
-    other = Direction.ADD if link is Direction.REMOVE else Direction.REMOVE
-    return -expm1(epsilon) + exp(epsilon) * profiles[other](min(-epsilon, MAX_EPSILON))
+    direction, place = _read_at(link, epsilon)
+    value = profiles[direction](place)
+    return value if epsilon >= 0.0 else -expm1(epsilon) + exp(epsilon) * value
 
 
 def _gaussian_step(delta: float, epsilon: float) -> float:

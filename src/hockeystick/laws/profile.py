@@ -1,8 +1,9 @@
 """The privacy profile of a law, and its inverse, both on the law's safe side."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import isnan, log
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from hockeystick.spec import LARGEST_EPSILON
 from hockeystick.types import Direction, Side
 
 MAX_EPSILON = LARGEST_EPSILON
+Profile = Callable[[float], float]
+"""delta as a function of epsilon >= 0, for one direction, on the side of its bound."""
 NEARBY, FARTHER = 1.03, 1.15
 """Factors by which the expected epsilon is trusted, at first and once more."""
 COMMON, HALVINGS = 1.0, 4
@@ -19,6 +22,19 @@ COMMON, HALVINGS = 1.0, 4
 SMALLEST_EPSILON = 1e-300
 SMALLEST_RATIO = 1e-12
 """Relative to delta; the search for an epsilon treats smaller values alike, because only the sign matters there."""
+
+
+@runtime_checkable
+class ManyAtOnce(Protocol):
+    """A profile that answers many epsilons together in less time than one by one."""
+
+    def each(self, epsilons: Sequence[float]) -> list[float]:
+        """What the profile says of each of these epsilons."""
+
+
+def each(profile: Profile, epsilons: Sequence[float]) -> list[float]:
+    """What a profile says of each of these epsilons."""
+    return profile.each(epsilons) if isinstance(profile, ManyAtOnce) else [profile(epsilon) for epsilon in epsilons]
 
 
 def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
