@@ -21,6 +21,8 @@ from covering import covering, killers  # noqa: E402 - tests are imported withou
 
 SLOW = frozenset((HERE / "slow.txt").read_text().splitlines())
 """Tests, or whole families of parameters, that ``tests/tiers.py`` found to be slow."""
+WEEKLY = frozenset((HERE / "weekly.txt").read_text().splitlines())
+"""Those that it found to be too slow for whole runs; one that kills a planted fault is in them all the same."""
 
 OPTIONAL = (
     "torch",
@@ -91,13 +93,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark slow and weekly tests; leave out the weekly ones unless they are asked for. Runs before ``-m`` selects."""
     config.stash[COLLECTED] = frozenset(item.nodeid for item in items)
     families: defaultdict[str, dict[str, pytest.Item]] = defaultdict(dict)
+    always = killers(HERE / "mutations")
     for item in items:
         family = item.nodeid.split("[")[0]
+        if not WEEKLY.isdisjoint((item.nodeid, family)) and item.nodeid not in always:
+            item.add_marker(pytest.mark.weekly)
         if not SLOW.isdisjoint((item.nodeid, family)):
             item.add_marker(pytest.mark.slow)
             if not item.get_closest_marker("weekly"):
                 families[family][item.nodeid] = item
-    always = killers(HERE / "mutations")
     for cells in families.values():
         for name in cells.keys() - covering({name: parameters_of(cell) for name, cell in cells.items()}, always):
             cells[name].add_marker(pytest.mark.weekly)

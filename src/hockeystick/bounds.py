@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.laws.profile import MAX_EPSILON, Profile, each, smallest_epsilon
+from hockeystick.laws.profile import MAX_EPSILON, each, smallest_epsilon
+from hockeystick.laws.profile import Profile as Profile
 from hockeystick.notebook import table
 from hockeystick.spec import real_number
 from hockeystick.types import Direction, Kind, Side

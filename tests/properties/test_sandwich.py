@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -76,6 +77,7 @@ def no_harder(easier: hs.Mechanism, harder: hs.Mechanism, delta: float) -> bool:
     return epsilon(easier, "direct", delta, hs.Side.LOWER) <= epsilon(harder, "direct", delta)
 
 
+@pytest.mark.weekly
 @QUICK
 @given(sigma=NOISE, factor=st.floats(1.01, 3.0), bins=BINS, epochs=FEW, delta=DELTA)
 def test_allocation_is_monotone_in_noise_bins_epochs_and_delta(
