@@ -24,10 +24,10 @@ CASES = [(1.0, 0.01, 1000), (0.6, 0.1, 1), (2.0, 0.3, 20), (0.8, 0.5, 2)]
 
 
 def pld_of(sigma: float, rate: float, steps: int) -> privacy_loss_distribution.PrivacyLossDistribution:
-    one = privacy_loss_distribution.from_gaussian_mechanism(
+    step = privacy_loss_distribution.from_gaussian_mechanism(
         sigma, sampling_prob=rate, value_discretization_interval=1e-3
     )
-    return one.self_compose(steps)
+    return step.self_compose(steps)
 
 
 def bounds(sigma: float, rate: float, steps: int) -> dict[Side, hs.Bound]:

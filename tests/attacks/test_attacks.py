@@ -90,9 +90,9 @@ def test_gaussian_closed_forms(sigma: float, side: Side) -> None:
         (attacks.bayes_error(bound, [0.5]), norm.cdf(-mu / 2.0), -sign),
         (attacks.gdp_mu(bound), mu, sign),
     ]
-    for found, exact, errs in closed_forms:
-        assert np.all(errs * (np.asarray(found) - exact) >= -1e-13)
-        assert np.all(np.abs(np.asarray(found) - exact) <= CLOSE * max(1.0, mu))
+    for computed, exact, errs in closed_forms:
+        assert np.all(errs * (np.asarray(computed) - exact) >= -1e-13)
+        assert np.all(np.abs(np.asarray(computed) - exact) <= CLOSE * max(1.0, mu))
 
 
 @pytest.mark.parametrize("prior", [0.01, 0.2, 0.5, 0.8, 0.99])
@@ -154,7 +154,7 @@ def test_loose_bounds_stay_on_their_side(pair: Pair, rate: float, up: float, dow
 def test_mu_covers_the_profile_and_is_needed(pair: Pair, unexplained: float) -> None:
     """The upper mu covers the truth at all epsilons; the lower one, made a little smaller, does not."""
     upper, lower = pair.bounds()
-    most, least = (attacks.gdp_mu(one, unexplained=unexplained) for one in (upper, lower))
+    most, least = (attacks.gdp_mu(bound, unexplained=unexplained) for bound in (upper, lower))
     epsilons = np.append(np.linspace(0.0, 0.2, 4001), np.linspace(0.2, 12.0, 4001))
     truth = np.array([pair.profile(epsilon) for epsilon in epsilons])
     if most < np.inf:
@@ -218,7 +218,7 @@ def test_one_direction_is_tighter_than_both_where_they_cross() -> None:
     """With Poisson sampling the two orders differ, and no attack reaches the line between them."""
     run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=1), noise_multiplier=0.6)
     bound = hs.bound(run, "direct")
-    remove, add = (float(attacks.type_two_error(bound, 0.5, direction=one)) for one in Direction)
+    remove, add = (float(attacks.type_two_error(bound, 0.5, direction=direction)) for direction in Direction)
     both = float(attacks.type_two_error(bound, 0.5))
     assert both < min(remove, add) - 0.01
     assert float(attacks.true_positive_rate(bound, 0.5)) == pytest.approx(1.0 - min(remove, add), abs=1e-12)
@@ -239,11 +239,11 @@ def test_slack_costs_on_either_side() -> None:
 
 def test_a_lower_bound_may_leave_a_direction_out() -> None:
     pair = Pair([3, 1], [1, 3])
-    one, both = bound_of(Side.LOWER, pair.remove, None), pair.bounds()[1]
+    single, both = bound_of(Side.LOWER, pair.remove, None), pair.bounds()[1]
     for alpha in (0.01, 0.25, 0.6):
-        assert attacks.true_positive_rate(one, alpha) <= attacks.true_positive_rate(both, alpha)
-        assert attacks.type_two_error(one, alpha, direction=Direction.REMOVE) >= pair.type_two(alpha)
-    assert attacks.type_two_error(one, 0.25, direction=Direction.ADD) >= pair.type_two(0.25)
+        assert attacks.true_positive_rate(single, alpha) <= attacks.true_positive_rate(both, alpha)
+        assert attacks.type_two_error(single, alpha, direction=Direction.REMOVE) >= pair.type_two(alpha)
+    assert attacks.type_two_error(single, 0.25, direction=Direction.ADD) >= pair.type_two(0.25)
 
 
 def test_a_lower_bound_of_steps_is_not_read_between_them() -> None:

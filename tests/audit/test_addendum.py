@@ -26,12 +26,12 @@ def made():
     return addendum(CERTIFICATE, seed=3, samples=1000)
 
 
-def outcomes(one):
-    return {check.assumption: check.outcome for check in one.checks}
+def outcomes(addendum):
+    return {check.assumption: check.outcome for check in addendum.checks}
 
 
 def test_every_assumption_is_listed_with_what_is_known_of_it(made):
-    assert [check.assumption for check in made.checks] == [one.name for one in CERTIFICATE.assumptions]
+    assert [check.assumption for check in made.checks] == [assumption.name for assumption in CERTIFICATE.assumptions]
     assert outcomes(made) == {
         "batches": Outcome.PASSED,
         "noise": Outcome.PASSED,
@@ -90,40 +90,47 @@ def test_ten_minutes_are_allowed_unless_said_otherwise(made, monkeypatch):
         many.verify()
 
 
-def altered(one, **changes):
+def altered(addendum, **changes):
     """Another addendum whose digests are right."""
-    return one.model_copy(update=changes).sealed()
+    return addendum.model_copy(update=changes).sealed()
 
 
-def evidence(one, place, **changes):
-    found = list(one.evidence)
-    found[place] = found[place].model_copy(update=changes)
-    return tuple(found)
+def evidence(addendum, place, **changes):
+    pieces = list(addendum.evidence)
+    pieces[place] = pieces[place].model_copy(update=changes)
+    return tuple(pieces)
 
 
-def verdict(one, place, **changes):
-    return evidence(one, place, verdict=one.evidence[place].verdict.model_copy(update=changes))
+def verdict(addendum, place, **changes):
+    return evidence(addendum, place, verdict=addendum.evidence[place].verdict.model_copy(update=changes))
 
 
 FORGERIES = {
-    "another seed": lambda one: altered(one, evidence=evidence(one, 1, seed=99)),
-    "fewer samples than said": lambda one: altered(one, evidence=evidence(one, 2, samples=500)),
-    "a kinder level": lambda one: altered(one, evidence=evidence(one, 1, level=0.2)),
-    "a larger audited epsilon": lambda one: altered(
-        one,
-        evidence=verdict(one, 2, epsilon=one.evidence[2].verdict.epsilon.model_copy(update={"audited": 0.5})),
+    "another seed": lambda addendum: altered(addendum, evidence=evidence(addendum, 1, seed=99)),
+    "fewer samples than said": lambda addendum: altered(addendum, evidence=evidence(addendum, 2, samples=500)),
+    "a kinder level": lambda addendum: altered(addendum, evidence=evidence(addendum, 1, level=0.2)),
+    "a larger audited epsilon": lambda addendum: altered(
+        addendum,
+        evidence=verdict(addendum, 2, epsilon=addendum.evidence[2].verdict.epsilon.model_copy(update={"audited": 0.5})),
     ),
-    "more numbers of noise": lambda one: altered(one, evidence=verdict(one, 1, samples=10**9)),
-    "another claim": lambda one: altered(one, evidence=verdict(one, 0, claimed={})),
-    "no findings": lambda one: altered(one, evidence=verdict(one, 0, findings=())),
-    "a test that nobody made": lambda one: altered(
-        one, checks=(*one.checks[:2], one.checks[2].model_copy(update={"outcome": Outcome.PASSED}), *one.checks[3:])
+    "more numbers of noise": lambda addendum: altered(addendum, evidence=verdict(addendum, 1, samples=10**9)),
+    "another claim": lambda addendum: altered(addendum, evidence=verdict(addendum, 0, claimed={})),
+    "no findings": lambda addendum: altered(addendum, evidence=verdict(addendum, 0, findings=())),
+    "a test that nobody made": lambda addendum: altered(
+        addendum,
+        checks=(
+            *addendum.checks[:2],
+            addendum.checks[2].model_copy(update={"outcome": Outcome.PASSED}),
+            *addendum.checks[3:],
+        ),
     ),
-    "an assumption left out": lambda one: altered(one, checks=one.checks[1:]),
-    "other words": lambda one: altered(one, checks=(one.checks[0].model_copy(update={"text": "."}), *one.checks[1:])),
-    "a smaller level in all": lambda one: altered(one, level=1e-9),
-    "another certificate": lambda one: altered(
-        one, certificate=CERTIFICATE.model_copy(update={"sensitivity": 0.5}).sealed()
+    "an assumption left out": lambda addendum: altered(addendum, checks=addendum.checks[1:]),
+    "other words": lambda addendum: altered(
+        addendum, checks=(addendum.checks[0].model_copy(update={"text": "."}), *addendum.checks[1:])
+    ),
+    "a smaller level in all": lambda addendum: altered(addendum, level=1e-9),
+    "another certificate": lambda addendum: altered(
+        addendum, certificate=CERTIFICATE.model_copy(update={"sensitivity": 0.5}).sealed()
     ),
 }
 
@@ -166,7 +173,7 @@ def test_checks_that_do_not_follow_are_refused_when_they_are_read(made, change, 
 
 def test_words_of_the_certificate_cannot_pretend_to_be_lines_of_the_addendum(made):
     texts = {"text": "proved\n  verified: all"}
-    assumptions = tuple(one.model_copy(update=texts) for one in CERTIFICATE.assumptions)
+    assumptions = tuple(assumption.model_copy(update=texts) for assumption in CERTIFICATE.assumptions)
     certificate = CERTIFICATE.model_copy(update={"sentence": "true\nverified", "assumptions": assumptions}).sealed()
     forged = _sealed(certificate, made.evidence)
     assert len(str(forged).splitlines()) == len(str(made).splitlines())
@@ -175,18 +182,20 @@ def test_words_of_the_certificate_cannot_pretend_to_be_lines_of_the_addendum(mad
 def test_a_refuted_assumption_is_said_to_be(monkeypatch):
     """Noise that is too small, in the library itself."""
     monkeypatch.setattr(noise.NoiseStream, "in_clipping_norms", lambda stream: (0.9 * row for row in stream))
-    found = addendum(CERTIFICATE, parts=["noise"], seed=1)
-    assert found.refuted
-    assert outcomes(found) | {"noise": None, "theorem": None} == dict.fromkeys(outcomes(found), Outcome.NOT_TESTED) | {
+    refuted = addendum(CERTIFICATE, parts=["noise"], seed=1)
+    assert refuted.refuted
+    assert outcomes(refuted) | {"noise": None, "theorem": None} == dict.fromkeys(
+        outcomes(refuted), Outcome.NOT_TESTED
+    ) | {
         "noise": None,
         "theorem": None,
     }
-    assert outcomes(found)["noise"] is Outcome.REFUTED
-    assert "refuted" in str(found)
-    assert found.verify() is found
+    assert outcomes(refuted)["noise"] is Outcome.REFUTED
+    assert "refuted" in str(refuted)
+    assert refuted.verify() is refuted
     monkeypatch.undo()
     with pytest.raises(VerificationError, match=r"evidence\.0"):
-        found.verify()
+        refuted.verify()
 
 
 def with_canaries(mu):
@@ -201,13 +210,13 @@ def test_canaries_are_evidence_too(tmp_path):
     scores = with_canaries(1.0)
     scores.save(tmp_path / "scores.json")
     assert hs.audit.CanaryScores.load(tmp_path / "scores.json") == scores
-    found = addendum(FIXED, parts=["noise"], canaries=scores, seed=1)
-    assert not found.refuted
-    assert found.checks[0].by == ("canaries",)
-    assert found.checks[1].by == ("noise", "canaries")
-    assert found.evidence[1].verdict.epsilon.audited > 1.0
-    assert found.verify() is found
-    forged = altered(found, evidence=evidence(found, 1, canaries=scores.model_copy(update={"seed": 8})))
+    audited = addendum(FIXED, parts=["noise"], canaries=scores, seed=1)
+    assert not audited.refuted
+    assert audited.checks[0].by == ("canaries",)
+    assert audited.checks[1].by == ("noise", "canaries")
+    assert audited.evidence[1].verdict.epsilon.audited > 1.0
+    assert audited.verify() is audited
+    forged = altered(audited, evidence=evidence(audited, 1, canaries=scores.model_copy(update={"seed": 8})))
     with pytest.raises(VerificationError, match=r"evidence\.1"):
         forged.verify()
     refuted = addendum(FIXED, parts=["noise"], canaries=with_canaries(3.0), seed=1)

@@ -81,12 +81,12 @@ def test_the_bound_of_adaptive_runs_exceeds_the_truth_no_more_often_than_its_lev
     mechanism = hs.Mechanism(sampler=hs.Deterministic(bins=1, epochs=3), noise_multiplier=1.5)
     certificate = hs.certify(mechanism, delta=DELTA, method="gaussian")
     truth = gaussian_epsilon(np.sqrt(3.0) / 1.5, DELTA)
-    found = []
+    audited = []
     for seed in range(60):
         canaries = trained(mechanism, made(seed, count=80, size=80), seed=1000 + seed)
-        found.append(canaries.verdict(certificate, level=0.1, guessed=(40, 40)).epsilon.audited)
-    assert (np.array(found) > truth).sum() <= 17
-    assert np.mean(found) > 0.2 * truth
+        audited.append(canaries.verdict(certificate, level=0.1, guessed=(40, 40)).epsilon.audited)
+    assert (np.array(audited) > truth).sum() <= 17
+    assert np.mean(audited) > 0.2 * truth
 
 
 def test_directions_are_orthogonal_and_coins_are_those_of_the_seed():

@@ -37,10 +37,14 @@ def best_of_all_mechanisms(canaries, guessed, right, epsilon, delta):
     flips = [(s, (*s[:i], -s[i], *s[i + 1 :])) for s in coins for i in range(canaries)]
     chances, excesses = len(place), len(flips) * len(said)
     limits = lil_matrix((excesses + len(flips), chances + excesses))
-    for flip, (one, other) in enumerate(flips):
+    for flip, (kept, flipped) in enumerate(flips):
         for j, t in enumerate(said):
             row = flip * len(said) + j
-            limits[row, place[one, t]], limits[row, place[other, t]], limits[row, chances + row] = 1, -exp(epsilon), -1
+            limits[row, place[kept, t]], limits[row, place[flipped, t]], limits[row, chances + row] = (
+                1,
+                -exp(epsilon),
+                -1,
+            )
         limits[excesses + flip, chances + flip * len(said) : chances + (flip + 1) * len(said)] = 1
     sums = lil_matrix((len(coins), chances + excesses))
     for i in range(len(coins)):
@@ -48,7 +52,7 @@ def best_of_all_mechanisms(canaries, guessed, right, epsilon, delta):
     wins = np.zeros(chances + excesses)
     for (s, t), at in place.items():
         wins[at] = (sum(x == y for x, y in zip(s, t, strict=True)) >= right) / len(coins)
-    found = linprog(
+    optimum = linprog(
         -wins,
         A_ub=limits.tocsr(),
         b_ub=np.concatenate([np.zeros(excesses), np.full(len(flips), delta)]),
@@ -57,8 +61,8 @@ def best_of_all_mechanisms(canaries, guessed, right, epsilon, delta):
         bounds=(0, 1),
         method="highs",
     )
-    assert found.status == 0
-    return -found.fun
+    assert optimum.status == 0
+    return -optimum.fun
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.05), (0.5, 0.1), (1.0, 0.02), (2.0, 0.0)])
@@ -107,8 +111,8 @@ def test_independent_canaries_by_enumeration(guessed, right):
     for seen in range(5):
         weight = comb(4, seen) * delta**seen * (1 - delta) ** (4 - seen)
         exact += weight * tail(top(np.array([1.0] * seen + [prob] * (4 - seen)), guessed), right)
-    found = Guesses(4, guessed, right, independent=True).chances(np.array([epsilon]), delta)[0]
-    assert found == pytest.approx(exact, abs=1e-12)
+    chance = Guesses(4, guessed, right, independent=True).chances(np.array([epsilon]), delta)[0]
+    assert chance == pytest.approx(exact, abs=1e-12)
 
 
 @pytest.mark.parametrize(("guessed", "right"), [(30, 23), (10, 10), (3, 3)])
@@ -182,27 +186,27 @@ def test_the_bound_on_a_gaussian_exceeds_the_truth_no_more_often_than_its_level(
     assert binom.sf(ALLOWED, RUNS, LEVEL) < 1e-3
     rng = np.random.default_rng(1)
     truth = gaussian_epsilon(1.0, DELTA)
-    found = []
+    audited = []
     for _ in range(RUNS):
         scores, included = gaussian(rng, 60)
         verdict = guesses(
             scores, included, certificate=CERTIFICATE, level=LEVEL, independent=independent, guessed=(30, 30)
         )
-        found.append(verdict.epsilon.audited)
+        audited.append(verdict.epsilon.audited)
         assert verdict.refuted == (verdict.epsilon.audited >= verdict.epsilon.upper)
-    assert sum(np.array(found) > truth) <= ALLOWED
-    assert np.mean(found) > (0.3 if independent else 0.0) * truth
+    assert sum(np.array(audited) > truth) <= ALLOWED
+    assert np.mean(audited) > (0.3 if independent else 0.0) * truth
 
 
 def test_the_bound_on_what_reveals_coins_exceeds_the_truth_no_more_often_than_its_level():
     """As above, where the bound with delta is as large as it may be."""
     rng = np.random.default_rng(2)
     epsilon, delta = 1.0, 0.01
-    found = []
+    audited = []
     for _ in range(RUNS):
         scores, included = revealing(rng, 40, epsilon, delta)
-        found.append(guesses(scores, included, delta=delta, level=LEVEL, guessed=(10, 10)).epsilon.audited)
-    assert sum(np.array(found) > epsilon) <= ALLOWED
+        audited.append(guesses(scores, included, delta=delta, level=LEVEL, guessed=(10, 10)).epsilon.audited)
+    assert sum(np.array(audited) > epsilon) <= ALLOWED
 
 
 def test_more_is_found_with_more_canaries_and_by_what_may_be_assumed():
@@ -295,6 +299,6 @@ def test_certificates_of_other_units_are_about_a_coin_too(unit):
     certificate = hs.certify(FIXED.model_copy(update={"unit": Unit(**unit)}), delta=DELTA, method="gaussian")
     assert certificate.epsilon.upper > CERTIFICATE.epsilon.upper
     scores, included = gaussian(np.random.default_rng(1), 60)
-    mild, strict = (guesses(scores, included, certificate=one, level=LEVEL) for one in (certificate, CERTIFICATE))
+    mild, strict = (guesses(scores, included, certificate=issued, level=LEVEL) for issued in (certificate, CERTIFICATE))
     assert mild.epsilon.audited == strict.epsilon.audited
     assert not mild.refuted

@@ -45,12 +45,12 @@ def separated(steps, min_sep, prob):
     law = []
     for taken in product((0, 1), repeat=steps):
         chance, free = 1.0, 0
-        for step, one in enumerate(taken):
+        for step, takes_part in enumerate(taken):
             if step < free:
-                chance *= 1 - one
+                chance *= 1 - takes_part
             else:
-                chance *= prob if one else 1 - prob
-                free = step + min_sep if one else free
+                chance *= prob if takes_part else 1 - prob
+                free = step + min_sep if takes_part else free
         law.append((chance, np.array(taken, dtype=float)))
     return law
 
@@ -170,16 +170,16 @@ def test_the_bound_exceeds_the_truth_no_more_often_than_its_level():
     assert binom.sf(allowed, audits, level) < 1e-3
     epsilon = gaussian_epsilon(1.0, 0.02)
     rng = np.random.default_rng(11)
-    failures, found = 0, []
+    failures, audited = 0, []
     for _ in range(audits):
         bets = Bets(epsilon, 0.02, level)
         for _ in range(5):
             z = rng.normal(size=(2, 200))
             bets.observe(z[0] + 0.5, z[1] - 0.5)
         failures += bets.audited > epsilon * (1 + 1e-9)
-        found.append(bets.audited)
+        audited.append(bets.audited)
     assert failures <= allowed
-    assert np.mean(found) > 0.4 * epsilon
+    assert np.mean(audited) > 0.4 * epsilon
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
@@ -193,8 +193,8 @@ def test_every_bet_loses_on_average_where_the_claim_is_tight(direction):
         tau = bets.thresholds[bets.at_upper]
         first, second = norm.sf(tau - 0.5), norm.sf(tau + 0.5)  # a loss is N(1/2, 1) with, and N(-1/2, 1) without
         means = sum(
-            chance[:, None] * np.exp(bets.pays[one, other][bets.at_upper])[None, :]
-            for (one, other), chance in {
+            chance[:, None] * np.exp(bets.pays[above, below][bets.at_upper])[None, :]
+            for (above, below), chance in {
                 (1, 1): first * second,
                 (1, 0): first * (1 - second),
                 (0, 1): (1 - first) * second,
@@ -336,8 +336,8 @@ def test_truncated_batches_are_audited_by_the_mean_over_a_run(name):
     louder = chosen.model_copy(update={"noise_multiplier": 2.0 * chosen.unit.examples})
     certificate = hs.certify(louder, delta=0.05, method="gaussian")
     arguments["level"] = LEVEL
-    found = hs.audit.mechanism(louder, certificate=certificate, source=given_away(louder), **arguments)
-    assert found.refuted
+    refuted = hs.audit.mechanism(louder, certificate=certificate, source=given_away(louder), **arguments)
+    assert refuted.refuted
 
 
 def test_the_statistic_of_cut_poisson_batches_is_that_of_examples_that_are_drawn_and_kept():
@@ -346,9 +346,9 @@ def test_the_statistic_of_cut_poisson_batches_is_that_of_examples_that_are_drawn
     chance = q * float(binom.pmf(others, FULL - 1, q) @ np.minimum(1.0, 10 / (others + 1.0)))
     y = np.random.default_rng(0).normal(size=(5, 6))
     expected = np.log(1 - chance + chance * np.exp(y - 0.5)).sum(axis=0)
-    found = ratio_of(TRUNCATED["often"])
-    assert found.size == FULL
-    assert found.log_ratios(y) == pytest.approx(expected, abs=1e-9)
+    ratio = ratio_of(TRUNCATED["often"])
+    assert ratio.size == FULL
+    assert ratio.log_ratios(y) == pytest.approx(expected, abs=1e-9)
 
 
 def test_bets_on_means_keep_their_level_when_all_examples_of_a_run_are_the_same():
@@ -406,12 +406,12 @@ def test_all_examples_of_a_user_take_part():
 
 
 def test_a_bet_on_the_mean_of_one_pair_is_the_bet_on_it():
-    one, other = Bets(1.0, 0.1, 0.1), Bets(1.0, 0.1, 0.1)
+    single, on_means = Bets(1.0, 0.1, 0.1), Bets(1.0, 0.1, 0.1)
     for z in np.random.default_rng(0).normal(size=(6, 2)):
-        one.observe(z[:1] + 1.0, z[1:])
-        other.observe_mean(z[:1] + 1.0, z[1:])
-    assert one.highest == pytest.approx(other.highest)
-    assert one.pairs == other.pairs == 6
+        single.observe(z[:1] + 1.0, z[1:])
+        on_means.observe_mean(z[:1] + 1.0, z[1:])
+    assert single.highest == pytest.approx(on_means.highest)
+    assert single.pairs == on_means.pairs == 6
 
 
 SECRET_GROUPS = hs.CyclicPoisson(groups=2, sampling_prob=0.4, steps=6, partition="independent")

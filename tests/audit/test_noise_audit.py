@@ -139,15 +139,15 @@ def test_coordinates_that_are_looked_at_in_turn_say_what_all_at_once_do(name, mo
 def test_a_mixture_over_the_row_of_a_fault_costs_at_most_its_stake():
     """A bet that pays e from row 3 on, and nothing at all before, is worth its share of the stake times that."""
     paid = np.array([[-np.inf], [-np.inf], [-np.inf], [1.0], [1.0]])
-    found = whiteness._best(paid)
-    assert found[2] == pytest.approx(np.log(0.5 * 2 / 5))
-    assert np.exp(found[4]) == pytest.approx(0.1 * np.exp(2.0) + 0.1 * np.exp(1.0))
+    worth = whiteness._best(paid)
+    assert worth[2] == pytest.approx(np.log(0.5 * 2 / 5))
+    assert np.exp(worth[4]) == pytest.approx(0.1 * np.exp(2.0) + 0.1 * np.exp(1.0))
 
 
 def repeated(name):
-    found = rows(name)
-    found[50] = found[20]
-    return found
+    noise = rows(name)
+    noise[50] = noise[20]
+    return noise
 
 
 def repeated_before_c(name):
@@ -157,9 +157,9 @@ def repeated_before_c(name):
 
 
 def skipped(name):
-    found = rows(name)
-    found[30] = 0.0
-    return found
+    noise = rows(name)
+    noise[30] = 0.0
+    return noise
 
 
 def another_key(name):

@@ -98,8 +98,8 @@ def by_hand(batch_norm=False):
                 gradient = torch.autograd.grad(loss, parameters, retain_graph=True)
                 norm = torch.sqrt(sum(part.square().sum() for part in gradient))
                 factor = torch.clamp(CLIP / (norm + 1e-6), max=1.0)
-                total = [one + factor * part for one, part in zip(total, gradient, strict=True)]
-            released = [(one + torch.randn_like(one)) / EXAMPLES for one in total]
+                total = [summed + factor * part for summed, part in zip(total, gradient, strict=True)]
+            released = [(summed + torch.randn_like(summed)) / EXAMPLES for summed in total]
             with torch.no_grad():
                 for parameter, step in zip(parameters, released, strict=True):
                     parameter -= 0.1 * step

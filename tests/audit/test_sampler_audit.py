@@ -208,7 +208,7 @@ def test_planted_faults_are_found_within_100_000_coins(name):
     verdict = hs.audit.sampler(make(generator(7)), CLAIMS[claim], num_examples=SIZE, level=LEVEL)
     assert verdict.refuted
     assert verdict.samples * SIZE <= 100_000
-    evidence = {found.name: found for found in verdict.findings}
+    evidence = {finding.name: finding for finding in verdict.findings}
     if finding == "promises":
         assert verdict.broken[0] == "promises"
         assert verdict.findings[0].evidence is None
@@ -299,7 +299,7 @@ class Strategy:
 def test_strategies_of_jax_privacy_are_read():
     batches = list(hs.audit.batches_of(Strategy(), num_examples=SIZE, rng=generator(1)))
     expected = list(CLAIMS["poisson"].batches(SIZE, generator(1)))
-    assert all(np.array_equal(one, other) for one, other in zip(batches, expected, strict=True))
+    assert all(np.array_equal(batch, wanted) for batch, wanted in zip(batches, expected, strict=True))
     with pytest.raises(InvalidInputError, match="num_examples"):
         next(hs.audit.batches_of(Strategy()))
     with pytest.raises(InvalidInputError, match="source"):

@@ -27,8 +27,8 @@ def random_pair(rng: np.random.Generator, outcomes: int, holes: bool = True) -> 
 
 def product_pair(pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
     p, q = np.ones(1), np.ones(1)
-    for one, other in pairs:
-        p, q = np.multiply.outer(p, one).ravel(), np.multiply.outer(q, other).ravel()
+    for p_of_run, q_of_run in pairs:
+        p, q = np.multiply.outer(p, p_of_run).ravel(), np.multiply.outer(q, q_of_run).ravel()
     return p, q
 
 
@@ -67,10 +67,10 @@ class OneOutput:
 def ratios_of(kind: str, parameters: dict[str, float], y: Array) -> Array:
     """The likelihood ratio of a small run on a grid of standard normal outputs, one axis for each of two outputs."""
     shift = 1.0 / parameters["sigma"]
-    one = np.exp(shift * y - 0.5 * shift * shift)
+    ratio = np.exp(shift * y - 0.5 * shift * shift)
     if kind == "allocation":
-        return 0.5 * np.add.outer(one, one)
-    thinned = 1.0 - parameters["rate"] + parameters["rate"] * one
+        return 0.5 * np.add.outer(ratio, ratio)
+    thinned = 1.0 - parameters["rate"] + parameters["rate"] * ratio
     return np.multiply.outer(thinned, thinned) if kind == "poisson" else thinned
 
 
@@ -88,14 +88,14 @@ def composed_delta(
     else:  # E (1 - c X2)_+ = 1 - c + c E (X2 - 1/c)_+
         c = exp(epsilon) * ratio
         value = 1.0 - c + c * other.divergence(1.0 / c)
-    found = []
+    deltas = []
     for stride in (1, 2):
         density = np.exp(-0.5 * y[::stride] ** 2) / sqrt(2.0 * np.pi) * (y[stride] - y[0])
         if ratio.ndim == 1:
-            found.append(float(density @ value[::stride]))
+            deltas.append(float(density @ value[::stride]))
         else:
-            found.append(float(density @ value[::stride, ::stride] @ density))
-    return found[0], abs(found[0] - found[1]) + 1e-12
+            deltas.append(float(density @ value[::stride, ::stride] @ density))
+    return deltas[0], abs(deltas[0] - deltas[1]) + 1e-12
 
 
 # --- plain convolution on a lattice of losses ----------------------------------------------------------------------

@@ -48,18 +48,18 @@ RELEASED = Path(__file__).parents[1] / "certification/certificates-0.1.0/release
 
 
 @pytest.fixture(scope="module")
-def one():
+def poisson_run():
     return hs.certify(poisson(), delta=DELTA)
 
 
 @pytest.fixture(scope="module")
-def other():
+def bins_run():
     return hs.certify(balls_in_bins(), delta=DELTA)
 
 
 @pytest.fixture(scope="module")
-def both(one, other):
-    return hs.compose([one, other], delta=DELTA)
+def both(poisson_run, bins_run):
+    return hs.compose([poisson_run, bins_run], delta=DELTA)
 
 
 def oracles(step):
@@ -69,9 +69,9 @@ def oracles(step):
 # --- against independent convolutions ------------------------------------------------------------------------------
 
 
-def test_the_oracle_agrees_with_single_runs(one, other):
+def test_the_oracle_agrees_with_single_runs(poisson_run, bins_run):
     """Each run alone, so that the oracle of the composition can be trusted."""
-    for losses, certificate in zip(oracles(1e-3), (one, other), strict=True):
+    for losses, certificate in zip(oracles(1e-3), (poisson_run, bins_run), strict=True):
         assert losses.epsilon(DELTA) == pytest.approx(certificate.epsilon.upper, rel=1e-3)
 
 
@@ -82,10 +82,10 @@ def test_a_poisson_run_and_a_balls_in_bins_run_are_within_0_2_percent_of_a_plain
     assert truth * 0.998 <= both.epsilon.lower <= truth * (1.0 + 2e-4)
 
 
-def test_ten_runs_are_at_most_1_percent_above_a_plain_convolution(one, other):
+def test_ten_runs_are_at_most_1_percent_above_a_plain_convolution(poisson_run, bins_run):
     first, second = oracles(4e-3)
     truth = first.then(second).times(5).epsilon(DELTA)
-    ten = hs.compose([one, other] * 5, delta=DELTA)
+    ten = hs.compose([poisson_run, bins_run] * 5, delta=DELTA)
     assert truth * (1.0 - 5e-4) <= ten.epsilon.upper <= truth * 1.01
     assert truth * 0.99 <= ten.epsilon.lower <= truth * (1.0 + 5e-4)
     assert len(ten.certificates) == 2
@@ -98,10 +98,10 @@ def test_two_poisson_runs_agree_with_dp_accounting():
     for sigma, rate, steps in runs:
         step = pld.from_gaussian_mechanism(sigma, sampling_prob=rate, value_discretization_interval=1e-3)
         peer = step.self_compose(steps) if peer is None else peer.compose(step.self_compose(steps))
-    found = hs.compose([poisson(*run) for run in runs], delta=DELTA).epsilon
+    epsilon = hs.compose([poisson(*run) for run in runs], delta=DELTA).epsilon
     theirs = peer.get_epsilon_for_delta(DELTA)
-    assert found.lower <= theirs * 1.0001
-    assert found.upper == pytest.approx(theirs, rel=2e-3)
+    assert epsilon.lower <= theirs * 1.0001
+    assert epsilon.upper == pytest.approx(theirs, rel=2e-3)
 
 
 @pytest.mark.parametrize("cap", [None, 80])
@@ -111,14 +111,14 @@ def test_contours_say_what_laws_say(monkeypatch, cap):
     sampler = hs.Poisson(sampling_prob=0.03, steps=20, **options)
     runs = [hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=sigma), delta=DELTA) for sigma in (0.9, 1.3)]
     runs = [runs[0], runs[1], runs[0]]
-    found = hs.compose(runs, delta=DELTA).epsilon
+    epsilon = hs.compose(runs, delta=DELTA).epsilon
     monkeypatch.setattr("hockeystick.composition.compose._contours", lambda runs: None)
     laws = hs.compose(runs, delta=DELTA).epsilon
-    assert laws.lower <= found.lower <= found.upper <= laws.upper
-    assert cap is not None or found.upper - found.lower <= 0.02 * (laws.upper - laws.lower)
+    assert laws.lower <= epsilon.lower <= epsilon.upper <= laws.upper
+    assert cap is not None or epsilon.upper - epsilon.lower <= 0.02 * (laws.upper - laws.lower)
 
 
-def test_a_thousand_phases_need_no_law(monkeypatch, one):
+def test_a_thousand_phases_need_no_law(monkeypatch, poisson_run):
     """Their laws would take minutes; contours of a hundred different steps have as many moments for each frequency."""
 
     def law(*arguments):
@@ -126,7 +126,7 @@ def test_a_thousand_phases_need_no_law(monkeypatch, one):
 
     monkeypatch.setattr("hockeystick.composition.compose.composed_powers", law)
     runs = [
-        one.model_copy(update={"mechanism": one.mechanism.with_noise(sigma)}).sealed()
+        poisson_run.model_copy(update={"mechanism": poisson_run.mechanism.with_noise(sigma)}).sealed()
         for sigma in np.geomspace(3.0, 6.0, 100).tolist()
     ]
     claim = hs.compose(runs * 10, delta=DELTA)
@@ -155,7 +155,9 @@ def law_of(mechanism, side, delta):
     return law
 
 
-@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(one, marks=pytest.mark.weekly) for one in range(20, 100))])
+@pytest.mark.parametrize(
+    "seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.weekly) for seed in range(20, 100))]
+)
 def test_random_pairs_are_never_on_the_wrong_side_of_the_truth(seed):
     """By laws from both sides, and by a law made of the profile from above; the truth by quadrature."""
     rng = np.random.default_rng(seed)
@@ -185,7 +187,7 @@ def test_compose_itself_brackets_quadrature():
     """From the front door, on mechanisms that are small enough for the quadrature."""
     mechanism = hs.Mechanism(sampler=hs.BallsInBins(bins=2, epochs=1), noise_multiplier=1.2)
     second = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.3, steps=1), noise_multiplier=0.9)
-    found = hs.compose([mechanism, second], delta=1e-4)
+    both_runs = hs.compose([mechanism, second], delta=1e-4)
 
     def exact(epsilon, way):
         value, error = composed_delta("allocation", {"sigma": 1.2}, OneOutput(0.3, 1 / 0.9), epsilon, way)
@@ -193,8 +195,8 @@ def test_compose_itself_brackets_quadrature():
         return value
 
     truth = max(where(lambda at, w=way: exact(at, w), 1e-4) for way in Direction)
-    assert found.epsilon.lower <= truth <= found.epsilon.upper
-    assert found.epsilon.upper <= truth * 1.002
+    assert both_runs.epsilon.lower <= truth <= both_runs.epsilon.upper
+    assert both_runs.epsilon.upper <= truth * 1.002
     at = hs.compose([mechanism, second], epsilon=2.0)
     there = max(exact(2.0, way) for way in Direction)
     assert at.delta.lower <= there <= at.delta.upper <= there * 1.01
@@ -205,8 +207,8 @@ def test_public_batches_compose_to_one_gaussian():
     run = hs.Mechanism(sampler=hs.Deterministic(bins=10, epochs=2), noise_multiplier=2.0)
     four = hs.Mechanism(sampler=hs.Deterministic(bins=10, epochs=4), noise_multiplier=2.0)
     exact = hs.bound(four, "gaussian", side=Side.LOWER).epsilon(DELTA)
-    found = hs.compose([run, run], delta=DELTA).epsilon
-    assert found.lower <= exact <= found.upper <= exact * 1.002
+    epsilon = hs.compose([run, run], delta=DELTA).epsilon
+    assert epsilon.lower <= exact <= epsilon.upper <= exact * 1.002
 
 
 # --- runs without laws ---------------------------------------------------------------------------------------------
@@ -219,23 +221,27 @@ def correlated():
     return hs.certify(run, delta=DELTA, method="moment_majorant")
 
 
-def test_a_run_without_a_law_enters_through_its_profile(one, correlated):
-    found = hs.compose([one, correlated], delta=DELTA)
-    routes = [methods.route for methods in found.methods]
+def test_a_run_without_a_law_enters_through_its_profile(poisson_run, correlated):
+    composed = hs.compose([poisson_run, correlated], delta=DELTA)
+    routes = [methods.route for methods in composed.methods]
     assert routes == [Route.LAW, Route.PROFILE]
-    singles = [one.epsilon, correlated.epsilon]
-    assert max(one.upper for one in singles) < found.epsilon.upper < sum(one.upper for one in singles)
-    assert found.epsilon.lower >= max(one.lower for one in singles) * (1.0 - 1e-6)
+    singles = [poisson_run.epsilon, correlated.epsilon]
+    assert (
+        max(epsilon.upper for epsilon in singles) < composed.epsilon.upper < sum(epsilon.upper for epsilon in singles)
+    )
+    assert composed.epsilon.lower >= max(epsilon.lower for epsilon in singles) * (1.0 - 1e-6)
 
 
-def test_a_profile_is_used_as_well_as_a_law(one, other):
+def test_a_profile_is_used_as_well_as_a_law(poisson_run, bins_run):
     """The same two runs by laws, and with the first one's law made of its profile alone."""
-    exact = hs.compose([one, other], delta=DELTA).epsilon.upper
-    profiles = hs.bound(one.mechanism, "direct", settings=Settings(Resolution(68, DELTA))).profiles
+    exact = hs.compose([poisson_run, bins_run], delta=DELTA).epsilon.upper
+    profiles = hs.bound(poisson_run.mechanism, "direct", settings=Settings(Resolution(68, DELTA))).profiles
     law = law_from_profiles(profiles, DELTA, tick=no_tick)
-    together = compose_laws(law, law_of(other.mechanism, Side.UPPER, DELTA), Resolution(68, DELTA))
-    found = max(smallest_epsilon(lambda at, d=way: law_delta(together, at, d), DELTA, Side.UPPER) for way in Direction)
-    assert found == pytest.approx(exact, rel=1e-3)
+    together = compose_laws(law, law_of(bins_run.mechanism, Side.UPPER, DELTA), Resolution(68, DELTA))
+    epsilon = max(
+        smallest_epsilon(lambda at, d=way: law_delta(together, at, d), DELTA, Side.UPPER) for way in Direction
+    )
+    assert epsilon == pytest.approx(exact, rel=1e-3)
 
 
 def monte_carlo_certificate():
@@ -253,14 +259,14 @@ def sampled():
     return monte_carlo_certificate()
 
 
-def test_failure_probabilities_of_monte_carlo_certificates_add_up(one, sampled):
+def test_failure_probabilities_of_monte_carlo_certificates_add_up(poisson_run, sampled):
     assert sampled.kind is hs.Kind.MONTE_CARLO
-    found = hs.compose([one, sampled, sampled], delta=2e-3)
-    assert found.kind is hs.Kind.MONTE_CARLO
-    assert found.failure_probability == pytest.approx(1e-6, rel=1e-9)  # one certificate, one chance to fail
-    assert found.failure_probability >= 1e-6
-    assert found.confidence == 1.0 - found.failure_probability
-    assert found.methods[1].route is Route.CLAIM
+    composed = hs.compose([poisson_run, sampled, sampled], delta=2e-3)
+    assert composed.kind is hs.Kind.MONTE_CARLO
+    assert composed.failure_probability == pytest.approx(1e-6, rel=1e-9)  # one certificate, one chance to fail
+    assert composed.failure_probability >= 1e-6
+    assert composed.confidence == 1.0 - composed.failure_probability
+    assert composed.methods[1].route is Route.CLAIM
     alone = hs.compose([sampled], delta=1e-3)
     assert alone.epsilon.upper == pytest.approx(sampled.epsilon.upper, rel=1e-6)
     assert alone.epsilon.lower == pytest.approx(sampled.epsilon.lower, rel=1e-6)
@@ -314,22 +320,22 @@ def test_users_whose_examples_are_replaced_have_no_law_of_copies():
 # --- which runs share examples -------------------------------------------------------------------------------------
 
 
-def test_disjoint_parts_are_as_private_as_the_worst_run(one, other):
-    found = hs.compose([one, other, one], delta=DELTA, data="disjoint")
-    worst = max(one.epsilon.upper, other.epsilon.upper)
-    assert found.epsilon.upper == pytest.approx(worst, rel=1e-5)
-    assert found.epsilon.lower <= worst
-    assert found.relation == "disjoint parts"
-    assert hs.compose([one, other], delta=DELTA, data=[[1], [2]]).epsilon == found.epsilon
+def test_disjoint_parts_are_as_private_as_the_worst_run(poisson_run, bins_run):
+    composed = hs.compose([poisson_run, bins_run, poisson_run], delta=DELTA, data="disjoint")
+    worst = max(poisson_run.epsilon.upper, bins_run.epsilon.upper)
+    assert composed.epsilon.upper == pytest.approx(worst, rel=1e-5)
+    assert composed.epsilon.lower <= worst
+    assert composed.relation == "disjoint parts"
+    assert hs.compose([poisson_run, bins_run], delta=DELTA, data=[[1], [2]]).epsilon == composed.epsilon
 
 
-def test_overlapping_parts_are_as_private_as_the_worst_set(one, other, both):
-    found = hs.compose([one, other, one], delta=DELTA, data=[[1, 2], [3]])
-    assert found.epsilon == both.epsilon
-    assert found.relation == "overlapping parts"
-    assert "1+2, 3" in str(found)
-    twice = hs.compose([one, one], delta=DELTA)
-    every = hs.compose([one, other, one], delta=DELTA, data=[[1, 2], [1, 3], [2, 3]])
+def test_overlapping_parts_are_as_private_as_the_worst_set(poisson_run, bins_run, both):
+    composed = hs.compose([poisson_run, bins_run, poisson_run], delta=DELTA, data=[[1, 2], [3]])
+    assert composed.epsilon == both.epsilon
+    assert composed.relation == "overlapping parts"
+    assert "1+2, 3" in str(composed)
+    twice = hs.compose([poisson_run, poisson_run], delta=DELTA)
+    every = hs.compose([poisson_run, bins_run, poisson_run], delta=DELTA, data=[[1, 2], [1, 3], [2, 3]])
     assert every.epsilon.upper == max(twice.epsilon.upper, both.epsilon.upper)
 
 
@@ -346,14 +352,14 @@ def test_disjoint_parts_of_users_ask_for_whole_users():
     assert "all examples of a user be in one part" not in " ".join(together.requirements)
 
 
-def test_the_order_of_runs_does_not_matter(one, other, both):
-    assert hs.compose([other, one], delta=DELTA).epsilon.upper == pytest.approx(both.epsilon.upper, rel=1e-5)
+def test_the_order_of_runs_does_not_matter(poisson_run, bins_run, both):
+    assert hs.compose([bins_run, poisson_run], delta=DELTA).epsilon.upper == pytest.approx(both.epsilon.upper, rel=1e-5)
 
 
-def test_one_run_alone_is_its_certificate(one):
-    alone = hs.compose([one], delta=DELTA)
-    assert alone.epsilon.upper == pytest.approx(one.epsilon.upper, rel=1e-6)
-    assert alone.epsilon.lower == pytest.approx(one.epsilon.lower, rel=1e-6)
+def test_one_run_alone_is_its_certificate(poisson_run):
+    alone = hs.compose([poisson_run], delta=DELTA)
+    assert alone.epsilon.upper == pytest.approx(poisson_run.epsilon.upper, rel=1e-6)
+    assert alone.epsilon.lower == pytest.approx(poisson_run.epsilon.lower, rel=1e-6)
 
 
 def test_mechanisms_are_certified_first(both):
@@ -376,9 +382,9 @@ def test_mechanisms_are_certified_first(both):
         (3, "'data'"),
     ],
 )
-def test_relations_that_are_none(one, other, data, named):
+def test_relations_that_are_none(poisson_run, bins_run, data, named):
     with pytest.raises(InvalidInputError, match=named):
-        hs.compose([one, other], delta=DELTA, data=data)
+        hs.compose([poisson_run, bins_run], delta=DELTA, data=data)
 
 
 @pytest.mark.parametrize("runs", [[], "certificate.json", None, 3])
@@ -387,40 +393,40 @@ def test_no_runs(runs):
         hs.compose(runs, delta=DELTA)
 
 
-def test_what_is_no_run(one):
+def test_what_is_no_run(poisson_run):
     with pytest.raises(InvalidInputError, match=r"'runs\.1'"):
-        hs.compose((one, 3.0), delta=DELTA)
+        hs.compose((poisson_run, 3.0), delta=DELTA)
 
 
-def test_other_neighbours_are_refused(one, other):
-    changed = other.model_copy(update={"adjacency": Adjacency.ADD_REMOVE}).sealed()
+def test_other_neighbours_are_refused(poisson_run, bins_run):
+    changed = bins_run.model_copy(update={"adjacency": Adjacency.ADD_REMOVE}).sealed()
     with pytest.raises(InvalidInputError, match="adjacency: number 1 is about 'zero_out', number 2 about 'add_remove'"):
-        hs.compose([one, changed], delta=DELTA)
+        hs.compose([poisson_run, changed], delta=DELTA)
 
 
-def test_other_units_are_refused(one):
+def test_other_units_are_refused(poisson_run):
     users = hs.MultiAttribution(min_sep=4, sampling_prob=0.1, steps=8, examples_per_user=2)
-    user = one.model_copy(update={"mechanism": hs.Mechanism(sampler=users, noise_multiplier=3.0)}).sealed()
-    assert (unit_of(one), unit_of(user)) == ("example", "user with at most 2 example(s)")
+    user = poisson_run.model_copy(update={"mechanism": hs.Mechanism(sampler=users, noise_multiplier=3.0)}).sealed()
+    assert (unit_of(poisson_run), unit_of(user)) == ("example", "user with at most 2 example(s)")
     with pytest.raises(InvalidInputError, match="unit: number 1 is about 'example', number 2 about 'user with"):
-        hs.compose([one, user], delta=DELTA)
+        hs.compose([poisson_run, user], delta=DELTA)
 
 
-def test_altered_certificates_are_refused(one):
-    altered = one.model_copy(update={"confidence": 0.5})
+def test_altered_certificates_are_refused(poisson_run):
+    altered = poisson_run.model_copy(update={"confidence": 0.5})
     with pytest.raises(VerificationError, match="certificate 2 was altered"):
-        hs.compose([one, altered], delta=DELTA)
+        hs.compose([poisson_run, altered], delta=DELTA)
 
 
-def test_a_notion_of_neighbours_holds_only_if_it_holds_for_all(one):
+def test_a_notion_of_neighbours_holds_only_if_it_holds_for_all(poisson_run):
     public = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=3.0)
-    assert Adjacency.ADD_REMOVE in hs.compose([one], delta=DELTA).also_holds_for
-    assert hs.compose([one, public], delta=DELTA).also_holds_for == ()
+    assert Adjacency.ADD_REMOVE in hs.compose([poisson_run], delta=DELTA).also_holds_for
+    assert hs.compose([poisson_run, public], delta=DELTA).also_holds_for == ()
 
 
-def test_a_deadline_stops_it(one, other):
+def test_a_deadline_stops_it(poisson_run, bins_run):
     with pytest.raises(BudgetExceededError, match="budget"):
-        hs.compose([one, other], delta=DELTA, deadline=Deadline(0.0))
+        hs.compose([poisson_run, bins_run], delta=DELTA, deadline=Deadline(0.0))
 
 
 # --- files and verification ----------------------------------------------------------------------------------------
@@ -457,9 +463,11 @@ def test_claims_about_less_than_the_runs_do_not_verify(both):
 
 
 def test_a_certificate_inside_has_to_verify_too(both):
-    one = both.certificates[0]
-    stronger = one.epsilon.model_copy(update={"upper": one.epsilon.upper * 0.9, "lower": one.epsilon.lower * 0.8})
-    forged = one.model_copy(update={"epsilon": stronger}).sealed()
+    certificate = both.certificates[0]
+    stronger = certificate.epsilon.model_copy(
+        update={"upper": certificate.epsilon.upper * 0.9, "lower": certificate.epsilon.lower * 0.8}
+    )
+    forged = certificate.model_copy(update={"epsilon": stronger}).sealed()
     with pytest.raises(VerificationError, match=r"certificates\.0"):
         hs.verify(altered(both, certificates=(forged, both.certificates[1])))
 

@@ -21,17 +21,17 @@ def test_each_phase_is_a_plan_that_shares_the_data():
 
 
 def test_phases_compose_as_their_mechanisms_do():
-    found = phases(POISSON, BINS, target={"delta": 1e-5})
-    assert found.target.delta == 1e-5
-    alone = [hs.certify(mechanism, delta=1e-5).epsilon.upper for mechanism in found.mechanisms()]
-    assert max(alone) < hs.compose(found.mechanisms(), delta=1e-5).epsilon.upper < sum(alone)
+    plan = phases(POISSON, BINS, target={"delta": 1e-5})
+    assert plan.target.delta == 1e-5
+    alone = [hs.certify(mechanism, delta=1e-5).epsilon.upper for mechanism in plan.mechanisms()]
+    assert max(alone) < hs.compose(plan.mechanisms(), delta=1e-5).epsilon.upper < sum(alone)
 
 
 def test_a_plan_without_phases_is_one_phase(tmp_path):
     (tmp_path / "plan.toml").write_text(
         "noise_multiplier = 1.0\nsampler.kind = 'poisson'\n[data]\nnum_examples = 1000\nbatch_size = 100\nepochs = 1\n"
     )
-    assert [one.sampler.steps for one in hs.Phases.load(tmp_path / "plan.toml").mechanisms()] == [10]
+    assert [mechanism.sampler.steps for mechanism in hs.Phases.load(tmp_path / "plan.toml").mechanisms()] == [10]
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,8 @@ def test_gaussian_profiles_compose_within_a_tenth_of_a_percent(sensitivity, runs
     law = power(law_from_profiles(profiles, 1e-5, tick=no_tick), runs, Resolution(68, 1e-5))
     exact = smallest_epsilon(lambda at: gaussian_delta(1.0, sensitivity * runs**0.5, at, Side.LOWER), 1e-5, Side.LOWER)
     for direction in Direction:
-        found = smallest_epsilon(lambda at, d=direction: law_delta(law, at, d), 1e-5, Side.UPPER)
-        assert exact <= found <= exact * 1.001
+        epsilon = smallest_epsilon(lambda at, d=direction: law_delta(law, at, d), 1e-5, Side.UPPER)
+        assert exact <= epsilon <= exact * 1.001
 
 
 def test_one_point_gives_the_pair_of_randomised_response():

@@ -44,11 +44,11 @@ def chances(trials, most=4000):
     if isinstance(trials, PoissonTrials):
         logs = k * log(trials.mean) - trials.mean - np.concatenate([[0.0], np.cumsum(np.log(k[1:]))])
         return np.exp(logs)
-    found = np.zeros(most)
-    found[1] = 1.0
+    weights = np.zeros(most)
+    weights[1] = 1.0
     for at in range(2, most):
-        found[at] = found[at - 1] * (1.0 - trials.gamma) * (at - 1 + trials.shape) / at
-    return found / found.sum()
+        weights[at] = weights[at - 1] * (1.0 - trials.gamma) * (at - 1 + trials.shape) / at
+    return weights / weights.sum()
 
 
 def best_of_distribution(single, order, trials):
@@ -57,19 +57,19 @@ def best_of_distribution(single, order, trials):
     powers = np.arange(weights.size)
     cdf = np.minimum(np.concatenate([[0.0], np.cumsum(single[list(order)])]), 1.0)
     mixed = np.array([float(weights @ value**powers) for value in cdf])
-    found = np.empty(single.size)
-    found[list(order)] = np.diff(mixed)
-    return found  # where K = 0 nothing is released, with the same probability in both data sets
+    distribution = np.empty(single.size)
+    distribution[list(order)] = np.diff(mixed)
+    return distribution  # where K = 0 nothing is released, with the same probability in both data sets
 
 
 @pytest.mark.parametrize("trials", LAWS, ids=str)
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(one, marks=pytest.mark.weekly) for one in range(2, 6))])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.weekly) for seed in range(2, 6))])
 def test_no_order_of_the_outputs_is_less_private_than_the_bound(trials, seed):
     """All orders of four outputs, enumerated, for two pairs, and weekly for four more."""
     p, q = random_pair(np.random.default_rng(seed), 4)
     chosen = best_of(exact_law(p, q), trials.mean, trials.survival)
     for order in permutations(range(4)):
-        first, second = (best_of_distribution(one, order, trials) for one in (p, q))
+        first, second = (best_of_distribution(chances, order, trials) for chances in (p, q))
         for direction in Direction:
             for epsilon in (0.0, 0.3, 1.0, 2.5):
                 truth = hockey_stick(first, second, epsilon, direction)
@@ -82,7 +82,9 @@ def test_laws_of_the_number_are_what_they_say(trials):
     assert trials.mean == pytest.approx(float(weights @ k), rel=1e-9)
     assert trials.none == pytest.approx(weights[0], rel=1e-9)
     beaten = np.array([0.0, 0.1, 0.5, 0.9])
-    exact = np.array([float((weights[1:] * k[1:]) @ (1.0 - one) ** (k[1:] - 1.0)) for one in beaten]) / trials.mean
+    exact = (
+        np.array([float((weights[1:] * k[1:]) @ (1.0 - chance) ** (k[1:] - 1.0)) for chance in beaten]) / trials.mean
+    )
     assert np.allclose(trials.survival(beaten), exact, rtol=1e-9)
 
 
@@ -154,26 +156,26 @@ def trial():
 
 
 def test_more_trials_are_less_private_and_never_more_private_than_one(trial):
-    found = [hs.tuning(trial, trials=mean, delta=1e-5).epsilon for mean in (2, 10, 100)]
-    assert [one.upper for one in found] == sorted(one.upper for one in found)
-    for one in found:
-        assert one.lower == pytest.approx(trial.epsilon.lower, rel=1e-3)
-        assert one.upper > trial.epsilon.upper
+    epsilons = [hs.tuning(trial, trials=mean, delta=1e-5).epsilon for mean in (2, 10, 100)]
+    assert [epsilon.upper for epsilon in epsilons] == sorted(epsilon.upper for epsilon in epsilons)
+    for epsilon in epsilons:
+        assert epsilon.lower == pytest.approx(trial.epsilon.lower, rel=1e-3)
+        assert epsilon.upper > trial.epsilon.upper
 
 
 def test_a_fixed_number_is_no_worse_than_the_composition_of_all(trial):
     five = hs.tuning(trial, trials=5, distribution="fixed", delta=1e-5).epsilon.upper
     assert five <= hs.compose([trial] * 5, delta=1e-5).epsilon.upper * (1.0 + 1e-6)
-    one = hs.tuning(trial, trials=1, distribution="fixed", delta=1e-5).epsilon
-    assert one.upper == pytest.approx(trial.epsilon.upper, rel=1e-3)
+    epsilon = hs.tuning(trial, trials=1, distribution="fixed", delta=1e-5).epsilon
+    assert epsilon.upper == pytest.approx(trial.epsilon.upper, rel=1e-3)
 
 
 def test_a_poisson_number_may_be_zero(trial):
     """Nothing is released with probability e^-1/2, so the lower bound is that much smaller."""
-    found = hs.tuning(trial, trials=0.5, distribution="poisson", epsilon=0.2)
+    claim = hs.tuning(trial, trials=0.5, distribution="poisson", epsilon=0.2)
     once = hs.bound(trial.mechanism, "gaussian", side=Side.LOWER).delta(0.2)
-    assert found.delta.lower == pytest.approx((1.0 - exp(-0.5)) * once, rel=2e-2)
-    assert found.delta.lower <= (1.0 - exp(-0.5)) * once
+    assert claim.delta.lower == pytest.approx((1.0 - exp(-0.5)) * once, rel=2e-2)
+    assert claim.delta.lower <= (1.0 - exp(-0.5)) * once
 
 
 def test_a_claim_verifies_and_an_altered_one_does_not(trial, tmp_path):

@@ -220,7 +220,7 @@ def test_a_missing_or_damaged_log(tmp_path: Path) -> None:
         spoiled = bytearray(tail)
         spoiled[chance.randrange(len(tail))] ^= 1 << chance.randrange(8)
         tails.append(bytes(spoiled))
-    found = set()
+    counts = set()
     for content in tails:
         for left in tmp_path.iterdir():
             left.unlink()
@@ -228,8 +228,8 @@ def test_a_missing_or_damaged_log(tmp_path: Path) -> None:
         log.write_bytes(content)
         with EvidenceStore.open(path) as store:
             kept = list(store.chunks(RUNS[1]))
-            found.add(len(kept))
+            counts.add(len(kept))
             for place, chunk in enumerate(kept):
                 assert chunk_digest(RUNS[1].key, chunk) == chunk_digest(RUNS[1].key, toy_chunk(1, place, SIZE))
             store.check()
-    assert {0, STREAMS} <= found
+    assert {0, STREAMS} <= counts

@@ -36,7 +36,9 @@ class Nursery:
         return self.process.stdout.readline().strip()
 
     def start(self, *arguments: object) -> int:
-        self.process.stdin.write(json.dumps([str(one) if isinstance(one, Path) else one for one in arguments]) + "\n")
+        self.process.stdin.write(
+            json.dumps([str(argument) if isinstance(argument, Path) else argument for argument in arguments]) + "\n"
+        )
         self.process.stdin.flush()
         return int(self._line())
 
@@ -90,8 +92,8 @@ def test_killed_twenty_times_and_resumed(nursery: Nursery, tmp_path: Path) -> No
     with EvidenceStore.open(path, read_only=True) as store:
         kept = list(store.chunks(RUN))
         assert store.check().chunks == wanted
-    assert [one.logs.tobytes() for one in kept] == [one.logs.tobytes() for one in uninterrupted.chunks(RUN)]
-    assert [chunk_digest(RUN.key, one) for one in kept] == [
+    assert [chunk.logs.tobytes() for chunk in kept] == [chunk.logs.tobytes() for chunk in uninterrupted.chunks(RUN)]
+    assert [chunk_digest(RUN.key, chunk) for chunk in kept] == [
         chunk_digest(RUN.key, toy_chunk(SEED, stream)) for stream in range(wanted)
     ]
 
@@ -128,9 +130,9 @@ def test_two_writers_at_once(nursery: Nursery, tmp_path: Path) -> None:
     path, streams = tmp_path / "x.sqlite", 120
     second = Nursery()
     nurseries = [nursery, second]
-    for one, order in zip(nurseries, ((0, streams, 1), (streams - 1, -1, -1)), strict=True):
-        one.start("fill", path, SEED, *order)
-    assert [one.end() for one in nurseries] == [0, 0]
+    for writer, order in zip(nurseries, ((0, streams, 1), (streams - 1, -1, -1)), strict=True):
+        writer.start("fill", path, SEED, *order)
+    assert [writer.end() for writer in nurseries] == [0, 0]
     second.stop()
     with EvidenceStore.open(path, read_only=True) as store:
         assert store.check().chunks == streams

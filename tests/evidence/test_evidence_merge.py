@@ -45,21 +45,23 @@ def union(path: Path, *others: Path) -> Path:
 
 @settings(max_examples=6, deadline=None)
 @given(subsets, subsets, subsets)
-def test_laws(one: Subset, two: Subset, three: Subset) -> None:
+def test_laws(first: Subset, second: Subset, third: Subset) -> None:
     with TemporaryDirectory() as folder:
         place = Path(folder)
-        a, b, c = (store_of(place / name, chunks, name) for name, chunks in zip("abc", (one, two, three), strict=True))
+        a, b, c = (
+            store_of(place / name, chunks, name) for name, chunks in zip("abc", (first, second, third), strict=True)
+        )
         ab = content(union(place / "ab", a, b))
-        assert {(row[0], row[1]) for row in ab["chunks"]} == {(toy_run(seed).key, s) for seed, s in one | two}
+        assert {(row[0], row[1]) for row in ab["chunks"]} == {(toy_run(seed).key, s) for seed, s in first | second}
         assert content(union(place / "ba", b, a)) == ab
         assert content(union(place / "aab", a, a, b, a)) == ab
         left = content(union(place / "abc1", place / "ab", c))
         assert content(union(place / "abc2", union(place / "bc", b, c), a)) == left
         with EvidenceStore.open(place / "all") as store:
-            assert store.merge(a, b, c) == len(one | two | three)
+            assert store.merge(a, b, c) == len(first | second | third)
             assert store.merge(a, b, c) == 0
             assert store.merge(place / "all") == 0
-            assert store.check().chunks == len(one | two | three)
+            assert store.check().chunks == len(first | second | third)
         assert content(place / "all") == left
 
 
@@ -67,7 +69,7 @@ def test_the_older_description_stays(tmp_path: Path) -> None:
     older, newer = store_of(tmp_path / "a", frozenset(POOL[:1]), "older"), store_of(tmp_path / "b", POOL[:2], "newer")
     for target, source in ((older, newer), (newer, older)):
         with EvidenceStore.open(union(target, source), read_only=True) as store:
-            assert [one.label for one in store.runs()] == ["older"]
+            assert [run.label for run in store.runs()] == ["older"]
 
 
 def test_stores_that_contradict_each_other(tmp_path: Path) -> None:

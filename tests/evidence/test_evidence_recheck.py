@@ -49,8 +49,8 @@ def without_first_cells(chunk: Chunk) -> Chunk:
 
 
 def test_honest_chunks_pass(tmp_path: Path) -> None:
-    found = checked(tmp_path, lambda chunk: chunk)
-    assert (found.key, found.streams, found.exact) == (RUN.key, tuple(range(COUNT)), COUNT)
+    redrawn = checked(tmp_path, lambda chunk: chunk)
+    assert (redrawn.key, redrawn.streams, redrawn.exact) == (RUN.key, tuple(range(COUNT)), COUNT)
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_from_a_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             redraw(store, pair, [run], 1, np.random.default_rng(0))
         monkeypatch.setitem(families.FAMILIES, ToyPair, lambda: family)
         store.add(run, run_chunk(TOY, run, 0))
-        (found,) = redraw(store, pair, [run], 1, np.random.default_rng(0))
-        assert found.streams == (0,)
+        (redrawn,) = redraw(store, pair, [run], 1, np.random.default_rng(0))
+        assert redrawn.streams == (0,)
         with pytest.raises(VerificationError, match="another mechanism"):
             redraw(store, ToyPair(noise_multiplier=2.0), [run], 1, np.random.default_rng(0))
         with pytest.raises(VerificationError, match="drawn again: The 'proposal' field must be 'toy' with mean"):

@@ -38,12 +38,12 @@ def fill(store: EvidenceStore, streams: Iterable[int]) -> None:
         store.add(RUN, toy_chunk(7, stream))
 
 
-def same(one: Chunk, other: Chunk) -> bool:
+def same(chunk: Chunk, other: Chunk) -> bool:
     arrays = ("sums", "logs", "cells", "counts")
-    return (one.stream, one.samples, one.largest) == (other.stream, other.samples, other.largest) and all(
-        getattr(one, name).dtype == getattr(other, name).dtype
-        and getattr(one, name).shape == getattr(other, name).shape
-        and getattr(one, name).tobytes() == getattr(other, name).tobytes()
+    return (chunk.stream, chunk.samples, chunk.largest) == (other.stream, other.samples, other.largest) and all(
+        getattr(chunk, name).dtype == getattr(other, name).dtype
+        and getattr(chunk, name).shape == getattr(other, name).shape
+        and getattr(chunk, name).tobytes() == getattr(other, name).tobytes()
         for name in arrays
     )
 
@@ -199,9 +199,9 @@ def test_prune_drops_whole_runs(path: Path) -> None:
         with pytest.raises(InvalidInputError, match="Exactly one"):
             store.prune()
         assert store.prune(drop=["no key"]) == []
-        assert [one.key for one in store.prune(drop=[toy_run(8).key])] == [toy_run(8).key]
-        assert [one.chunks for one in store.prune(keep=[RUN.key])] == [60]
-        assert [one.key for one in store.runs()] == [RUN.key]
+        assert [run.key for run in store.prune(drop=[toy_run(8).key])] == [toy_run(8).key]
+        assert [run.chunks for run in store.prune(keep=[RUN.key])] == [60]
+        assert [run.key for run in store.runs()] == [RUN.key]
         assert store.check().chunks == 3
     with EvidenceStore.open(path.with_name("empty.sqlite")):
         pass

@@ -117,11 +117,11 @@ def a_run(*, chunk_size: int = 10_000, kernels: int | None = None) -> Run:
     return run if kernels is None else run.model_copy(update={"kernels": kernels})
 
 
-def same(one: Chunk, other: Chunk) -> bool:
+def same(chunk: Chunk, other: Chunk) -> bool:
     """Whether two chunks are the same bit for bit."""
     arrays = ("sums", "logs", "cells", "counts")
     return (
-        (one.stream, one.samples, one.largest) == (other.stream, other.samples, other.largest)
-        and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
-        and all(getattr(one, name).dtype == getattr(other, name).dtype for name in arrays)
+        (chunk.stream, chunk.samples, chunk.largest) == (other.stream, other.samples, other.largest)
+        and all(np.array_equal(getattr(chunk, name), getattr(other, name)) for name in arrays)
+        and all(getattr(chunk, name).dtype == getattr(other, name).dtype for name in arrays)
     )

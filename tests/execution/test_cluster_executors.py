@@ -63,9 +63,9 @@ def check_all(proposals: ModuleType, spread: ChunkExecutor, proposal: Any, strea
     run = proposals.a_run()
     harmless = proposals.GaussianProposal(direction=REMOVE, ballast=proposal.ballast)
     wanted = {chunk.stream: chunk for chunk in in_this_process(harmless, run, streams)}
-    found = list(spread(proposal, run, streams))
-    assert sorted(chunk.stream for chunk in found) == sorted(streams)
-    assert all(proposals.same(chunk, wanted[chunk.stream]) for chunk in found)
+    chunks = list(spread(proposal, run, streams))
+    assert sorted(chunk.stream for chunk in chunks) == sorted(streams)
+    assert all(proposals.same(chunk, wanted[chunk.stream]) for chunk in chunks)
 
 
 def test_the_statistics_are_those_of_one_process_bit_for_bit(proposals, cluster):
@@ -113,8 +113,8 @@ def test_a_proposal_is_shipped_once_and_not_with_every_chunk(proposals, cluster)
 def test_what_is_left_can_be_cancelled_and_the_cluster_used_again(proposals, cluster):
     slow = proposals.SlowProposal(direction=REMOVE, ballast=proposals.ballast(), seconds=0.1)
     with closing(cluster(slow, proposals.a_run(chunk_size=4096), itertools.count())) as chunks:
-        found = [next(chunks).stream for _ in range(3)]
-    assert len(set(found)) == 3
+        numbers = [next(chunks).stream for _ in range(3)]
+    assert len(set(numbers)) == 3
     check_all(proposals, cluster, proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast()), STREAMS)
 
 
@@ -151,7 +151,7 @@ def test_plans_have_the_same_certificates_to_the_byte_wherever_they_are_certifie
     calls = [partial(hs.certify, cell, delta=1e-6) for cell in CELLS]
     here = [call().model_dump_json() for call in calls]
     there = [job.result(PATIENCE).model_dump_json() for job in [cluster.submit(call) for call in calls]]
-    beside = [found.model_dump_json() for found in Parallel(n_jobs=2)(delayed(call)() for call in calls)]
+    beside = [certificate.model_dump_json() for certificate in Parallel(n_jobs=2)(delayed(call)() for call in calls)]
     assert here == there == beside
 
 

@@ -47,9 +47,9 @@ def test_the_statistics_are_those_of_one_process_bit_for_bit(proposals, workers)
     streams = [0, 1, 2, 3, 7, 8, 11]
     wanted = {chunk.stream: chunk for chunk in in_this_process(proposal, run, streams)}
     with executor(workers=workers) as spread:
-        found = list(spread(proposal, run, streams))
-    assert sorted(chunk.stream for chunk in found) == streams
-    assert all(proposals.same(chunk, wanted[chunk.stream]) for chunk in found)
+        chunks = list(spread(proposal, run, streams))
+    assert sorted(chunk.stream for chunk in chunks) == streams
+    assert all(proposals.same(chunk, wanted[chunk.stream]) for chunk in chunks)
 
 
 def test_different_streams_differ(proposals):
@@ -73,8 +73,8 @@ def test_chunks_are_computed_at_the_same_time(proposals):
             super().draw(rng, log_weights, losses)
 
     proposal = Meeting(direction=REMOVE, ballast=proposals.ballast())
-    found = list(executor(workers=2)(proposal, proposals.a_run(chunk_size=10), [0, 1]))
-    assert sorted(chunk.stream for chunk in found) == [0, 1]
+    chunks = list(executor(workers=2)(proposal, proposals.a_run(chunk_size=10), [0, 1]))
+    assert sorted(chunk.stream for chunk in chunks) == [0, 1]
 
 
 def test_streams_without_end_are_taken_in_windows_and_no_thread_is_left(proposals):
@@ -94,9 +94,9 @@ def test_streams_without_end_are_taken_in_windows_and_no_thread_is_left(proposal
 
     proposal = Looking(direction=REMOVE, ballast=proposals.ballast())
     with closing(executor(workers=2)(proposal, proposals.a_run(chunk_size=10), endless())) as chunks:
-        found = [next(chunks).stream for _ in range(3 * LOOK_AHEAD)]
+        numbers = [next(chunks).stream for _ in range(3 * LOOK_AHEAD)]
     assert max(seen) > before
-    assert len(set(found)) == len(found)
+    assert len(set(numbers)) == len(numbers)
     assert taken == 4 * LOOK_AHEAD
     assert wait_for_threads(before) <= before
 
@@ -240,11 +240,11 @@ def test_a_local_executor_loads_no_cluster():
 
 
 def test_one_worker_makes_calls_here_and_several_elsewhere() -> None:
-    with executor(workers=1) as one, executor(workers=2) as two:
-        assert one.submit(os.getpid).result() == os.getpid()
-        assert two.submit(os.getpid).result(60) != os.getpid()
+    with executor(workers=1) as alone, executor(workers=2) as several:
+        assert alone.submit(os.getpid).result() == os.getpid()
+        assert several.submit(os.getpid).result(60) != os.getpid()
         with pytest.raises(ValueError, match="invalid literal"):
-            two.submit(partial(int, "x")).result(60)
+            several.submit(partial(int, "x")).result(60)
 
 
 def test_a_process_that_dies_is_said_to() -> None:

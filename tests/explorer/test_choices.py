@@ -27,10 +27,10 @@ def test_sliders_begin_where_a_plan_may_be() -> None:
     for kinds, specs in ((choices()["samplers"], SAMPLER_OPTIONS), (choices()["strategies"], STRATEGIES)):
         for kind, offered in kinds.items():
             values = {}
-            for field in (one for one in offered["fields"] if one["required"]):
-                found = re.search(r"start: ([\d.]+)", ranges[field["name"]])
-                assert found is not None, (kind, field["name"])
-                values[field["name"]] = float(found[1]) if field["type"] == "number" else int(found[1])
+            for field in (field for field in offered["fields"] if field["required"]):
+                start = re.search(r"start: ([\d.]+)", ranges[field["name"]])
+                assert start is not None, (kind, field["name"])
+                values[field["name"]] = float(start[1]) if field["type"] == "number" else int(start[1])
             specs[kind](**values)
 
 

@@ -43,7 +43,7 @@ def ask(
 
     scope = {"type": "http", "path": path, "method": method, "headers": list(headers), "query_string": b""}
     asyncio.run((app or Guard(greeting, PORT, TOKEN))(scope, receive, send))
-    assert [one["type"] for one in sent] == ["http.response.start", "http.response.body"]
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     return sent[0]["status"], sent[0]["headers"], json.loads(sent[1]["body"])
 
 

@@ -27,7 +27,7 @@ class Page:
     def __init__(self, browser, address: str, fragment: str = FRAGMENT) -> None:
         self.browser = browser
         browser.get(f"{address}#{fragment}")
-        self.until(lambda: self.answers and all(self.settled(one) for one in self.answers))
+        self.until(lambda: self.answers and all(self.settled(answer) for answer in self.answers))
 
     def until(self, holds):
         """Wait for a condition, and return what it said."""
@@ -47,7 +47,7 @@ class Page:
         return self.browser.find_elements("css selector", selector)
 
     def button(self, text, within="body"):
-        return next(one for one in self.all(f"{within} button") if one.text == text)
+        return next(button for button in self.all(f"{within} button") if button.text == text)
 
     @staticmethod
     def settled(text):
@@ -55,14 +55,14 @@ class Page:
 
     @property
     def answers(self):
-        return [one.text for one in self.all(".card > .answer:not(.old)")]
+        return [answer.text for answer in self.all(".card > .answer:not(.old)")]
 
     @property
     def fragment(self):
         return self.browser.current_url.split("#")[1]
 
     def complaints(self):
-        return [one["message"] for one in self.browser.get_log("browser") if "favicon" not in one["message"]]
+        return [entry["message"] for entry in self.browser.get_log("browser") if "favicon" not in entry["message"]]
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_an_impossible_plan_gets_one_sentence(page):
     said = page.find(".card .note").text
     assert said.startswith("“batch (expected)” must be at least")
     page.until(lambda: said in page.find("#status").get_attribute("textContent"))
-    assert all("status of 422" in one for one in page.complaints())  # Chromium logs the refusals
+    assert all("status of 422" in complaint for complaint in page.complaints())  # Chromium logs the refusals
 
 
 def test_an_error_stands_beside_its_field(page):
@@ -149,7 +149,7 @@ def test_an_error_stands_beside_its_field(page):
     number.send_keys("600")
     page.until(lambda: page.answers and page.answers != ["No answer"])
     assert page.all(".problem") == page.all("[aria-invalid]") == page.all("[aria-describedby]") == []
-    assert all("status of 422" in one for one in page.complaints())
+    assert all("status of 422" in complaint for complaint in page.complaints())
 
 
 def test_an_error_of_one_mechanism_stands_in_it(server, browser):
@@ -193,7 +193,7 @@ def test_where_clients_are_protected_the_page_speaks_of_rounds(page):
     before = page.answers
     Select(page.find("#unit select")).select_by_value("client")
     Select(page.find("[data-field=length]")).select_by_value("steps")
-    labels = [one.text for one in page.all("#shared label")]
+    labels = [label.text for label in page.all("#shared label")]
     assert labels[:4] == ["clients", "clients per round (expected)", "length of the run in", "rounds"]
     page.until(lambda: "200 rounds with 500 clients on average." in page.find(".card .note").text)
     page.until(lambda: page.answers == before)
@@ -207,7 +207,7 @@ def test_where_clients_are_protected_the_page_speaks_of_rounds(page):
     number.send_keys("60000")
     page.until(lambda: page.all(".problem"))
     assert page.find(".problem").text.startswith("“clients per round (expected)” must be at most clients = 50000.")
-    assert all("status of 422" in one for one in page.complaints())
+    assert all("status of 422" in complaint for complaint in page.complaints())
 
 
 def test_the_unit_is_part_of_the_plan(page):
@@ -251,7 +251,7 @@ def test_four_mechanisms_are_compared_with_the_keyboard_alone(page):
         page.until(lambda: focused().tag_name == "select")
         press(kind)
     assert not page.find("#add").is_enabled()
-    page.until(lambda: len(page.answers) == 4 and all(page.settled(one) for one in page.answers))
+    page.until(lambda: len(page.answers) == 4 and all(page.settled(answer) for answer in page.answers))
     page.until(lambda: len(page.all("#comparison tbody tr")) == 4)
     page.until(lambda: len(page.all("#curves .series")) == 4)
     assert "4.sampler.kind=deterministic" in page.fragment
@@ -309,7 +309,7 @@ def test_a_certificate_is_cancelled(server, browser):
     page.browser = browser
     page.until(lambda: page.all(".card"))
     page.button("Certify").click()
-    page.until(lambda: any(one.is_displayed() for one in page.all("progress")))
+    page.until(lambda: any(bar.is_displayed() for bar in page.all("progress")))
     page.button("Cancel").click()
     page.until(lambda: "Cancelled." in page.find(".card").text)
     assert page.button("Certify").is_enabled()
@@ -325,9 +325,11 @@ def test_without_the_token_the_page_says_so(server, browser):
 def violations(browser, axe):
     """What axe-core calls serious or critical."""
     browser.execute_script(axe)
-    found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    report = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
     return [
-        (one["id"], one["nodes"][0]["html"]) for one in found["violations"] if one["impact"] in ("serious", "critical")
+        (violation["id"], violation["nodes"][0]["html"])
+        for violation in report["violations"]
+        if violation["impact"] in ("serious", "critical")
     ]
 
 

@@ -40,7 +40,7 @@ CHEAP = [POISSON, ALLOCATION, PUBLIC, USERS, CYCLIC]
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-6])
-@pytest.mark.parametrize("mechanism", CHEAP, ids=lambda one: one.sampler.kind)
+@pytest.mark.parametrize("mechanism", CHEAP, ids=lambda mechanism: mechanism.sampler.kind)
 def test_a_quick_epsilon_is_never_below_certify(mechanism, delta):
     answer, certified = quick_epsilon(mechanism, delta, Deadline()), hs.certify(mechanism, delta=delta).epsilon
     assert answer.complete
@@ -50,12 +50,12 @@ def test_a_quick_epsilon_is_never_below_certify(mechanism, delta):
 
 
 @pytest.mark.parametrize("near", [None, 0.5])
-@pytest.mark.parametrize("mechanism", [POISSON, PUBLIC], ids=lambda one: one.sampler.kind)
+@pytest.mark.parametrize("mechanism", [POISSON, PUBLIC], ids=lambda mechanism: mechanism.sampler.kind)
 def test_a_quick_noise_is_certified_for_its_target(mechanism, near):
     """Wherever the search begins."""
     answer = quick_noise(mechanism, 1.5, 1e-5, Deadline(), near)
-    found = mechanism.with_noise(answer.noise_multiplier)
-    assert hs.certify(found, delta=1e-5).epsilon.upper <= answer.upper <= 1.5
+    calibrated = mechanism.with_noise(answer.noise_multiplier)
+    assert hs.certify(calibrated, delta=1e-5).epsilon.upper <= answer.upper <= 1.5
     assert answer.noise_multiplier <= 1.02 * hs.calibrate(mechanism, epsilon=1.5, delta=1e-5).sigma
 
 
@@ -83,9 +83,9 @@ def test_a_dense_matrix_is_optimised_within_the_deadline_or_not_at_all():
 
 def test_a_search_without_a_better_idea_begins_near_its_end():
     for mechanism in (POISSON, ALLOCATION):
-        found = quick_noise(mechanism, 2.0, 1e-5, Deadline()).noise_multiplier
+        noise = quick_noise(mechanism, 2.0, 1e-5, Deadline()).noise_multiplier
         begin = _likely(mechanism, 2.0, 1e-5, 1e6)
-        assert 0.8 * found < begin < 1.5 * found
+        assert 0.8 * noise < begin < 1.5 * noise
 
 
 def test_no_finite_bound_is_said():
@@ -105,8 +105,8 @@ def test_what_certify_may_leave_out_is_not_asked():
     heavy = hs.Mechanism(strategy=hs.BandedSquareRoot(bands=2), sampler=hs.BallsInBins(bins=1100))
     light = hs.Mechanism(strategy=hs.BandedSquareRoot(bands=2), sampler=hs.BallsInBins(bins=100))
     for mechanism, asked in ((heavy, set()), (light, {"moment_majorant"})):
-        found = set(_Look(mechanism, 1e-5, Deadline()).applicable(1.0, UPPER, Side.UPPER))
-        assert found == {"gaussian", "comparison"} | asked
+        names = set(_Look(mechanism, 1e-5, Deadline()).applicable(1.0, UPPER, Side.UPPER))
+        assert names == {"gaussian", "comparison"} | asked
 
 
 def test_certify_runs_the_same_accountants():

@@ -36,11 +36,11 @@ LONG = {
 
 
 def test_a_quick_answer(server):
-    status, found = server[0]("quick", {"plan": PLAN, "ask": "noise_multiplier", "patience": "still"})
+    status, reply = server[0]("quick", {"plan": PLAN, "ask": "noise_multiplier", "patience": "still"})
     assert status == 200
-    assert found["answer"]["epsilon"]["upper"] <= 2.0
-    assert found["steps"] == 200
-    body = {"plan": PLAN, "noise_multiplier": found["answer"]["noise_multiplier"], "method": "direct"}
+    assert reply["answer"]["epsilon"]["upper"] <= 2.0
+    assert reply["steps"] == 200
+    body = {"plan": PLAN, "noise_multiplier": reply["answer"]["noise_multiplier"], "method": "direct"}
     status, more = server[0]("details", body)
     assert status == 200
     assert more["curve"]["delta"][0] > more["curve"]["delta"][-1]
@@ -61,7 +61,7 @@ def test_an_answer_is_kept_for_its_question_alone(server):
 def test_certificates_are_those_of_the_command_line(server, tmp_path, ask, command):
     """Byte for byte, from the plan that is downloaded."""
     plan = PLAN if ask == "noise_multiplier" else PLAN | {"noise_multiplier": 1.25}
-    found = server[0].certificate({"plan": plan, "ask": ask})
+    reply = server[0].certificate({"plan": plan, "ask": ask})
     status, written = server[0]("plan", {"plan": plan})
     assert status == 200
     path, out = tmp_path / "plan.toml", tmp_path / "certificate.json"
@@ -70,8 +70,8 @@ def test_certificates_are_those_of_the_command_line(server, tmp_path, ask, comma
     with pytest.raises(SystemExit) as ended:
         main([command, str(path), "--out", str(out), "--json"])
     assert ended.value.code == 0
-    assert out.read_text() == found["result"]["file"]
-    assert found["result"]["matrix"] is None
+    assert out.read_text() == reply["result"]["file"]
+    assert reply["result"]["matrix"] is None
 
 
 def test_a_certificate_comes_with_the_file_of_its_matrix(server, tmp_path):
@@ -97,9 +97,9 @@ def test_a_certificate_can_be_cancelled(server):
     job = client("jobs", {"plan": LONG, "ask": "noise_multiplier"})[1]["job"]
     assert client(f"jobs/{job}")[1]["state"] in ("waiting", "running")
     client(f"jobs/{job}", method="DELETE")
-    while (found := client(f"jobs/{job}")[1])["state"] in ("waiting", "running"):
+    while (job_state := client(f"jobs/{job}")[1])["state"] in ("waiting", "running"):
         time.sleep(0.1)
-    assert found["state"] == "cancelled"
+    assert job_state["state"] == "cancelled"
     assert client.certificate({"plan": PLAN | {"noise_multiplier": 2.0}, "ask": "epsilon"})["state"] == "done"
 
 
@@ -116,8 +116,8 @@ def test_a_certificate_can_be_cancelled(server):
 )
 def test_bad_questions_get_one_sentence(server, body, status, says):
     for path in ("quick", "jobs") if status == 400 else ("quick",):
-        found, reply = server[0](path, body)
-        assert found == status
+        answered, reply = server[0](path, body)
+        assert answered == status
         assert says in reply["error"]
         assert reply["error"].endswith(".")
 

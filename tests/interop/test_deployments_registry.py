@@ -171,7 +171,7 @@ def test_its_numbers_are_the_certified_upper_ends(question: dict[str, float]) ->
 
 def test_it_follows_the_mechanism() -> None:
     fixed = certify(Mechanism(sampler=Deterministic(bins=4), noise_multiplier=2.0), delta=1e-5)
-    drawn, known = (registry_entry(one)["deployment"] for one in (certificate(delta=1e-5), fixed))
+    drawn, known = (registry_entry(issued)["deployment"] for issued in (certificate(delta=1e-5), fixed))
     assert "add_remove" in drawn["privacy_loss"]["privacy_unit_details"]
     assert "add_remove" not in known["privacy_loss"]["privacy_unit_details"]
     for section, name in (
@@ -186,7 +186,10 @@ def test_it_follows_the_mechanism() -> None:
 
 def test_what_should_not_be_published_is_not_in_it() -> None:
     issued = certificate(delta=1e-5)
-    assert {one.field for one in issued.keep_private} == {"statements.num_examples", "rates.expected_batch_size"}
+    assert {private.field for private in issued.keep_private} == {
+        "statements.num_examples",
+        "rates.expected_batch_size",
+    }
     text = registry_yaml(issued)
     assert "7654321" not in text
     assert f"{issued.rates.expected_batch_size:.12g}" not in text

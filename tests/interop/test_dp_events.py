@@ -119,8 +119,8 @@ def test_phases_round_trip() -> None:
 def test_equal_steps_anywhere_in_the_tree_are_one_phase() -> None:
     part = dp_event.ComposedDpEvent([SAMPLED, NOTHING, repeated(GAUSSIAN, 2)])
     event = dp_event.ComposedDpEvent([repeated(part, 3), repeated(SAMPLED, 4), dp_event.GaussianDpEvent(2.0)])
-    found = phases_from_dp_event(event)
-    assert [(one.sampler, one.sigma) for one in found] == [
+    phases = phases_from_dp_event(event)
+    assert [(phase.sampler, phase.sigma) for phase in phases] == [
         (hs.Poisson(sampling_prob=0.01, steps=7), 1.5),
         (hs.Deterministic(bins=1, epochs=6), 1.5),
         (hs.Deterministic(bins=1, epochs=1), 2.0),

@@ -115,9 +115,9 @@ def test_departures_err_by_a_multiple_of_their_size(
     values = epoch.departures(coarse, fine, steps)
     with mp.workdps(40):
         for start, row in zip(starts.tolist(), values, strict=True):
-            for step, found in zip(steps.tolist(), row, strict=True):
+            for step, computed in zip(steps.tolist(), row, strict=True):
                 v = mp.mpc(start) + 1j * mp.mpf(step)
-                off = abs(mp.mpc(complex(found)) - departure(sigma, v)) / abs(v)
+                off = abs(mp.mpc(complex(computed)) - departure(sigma, v)) / abs(v)
                 assert off <= epoch.error_of_departures
                 worst = max(worst, float(off))
     assert worst >= least
@@ -383,12 +383,12 @@ def test_epsilons_of_one_epoch_together_have_nearly_the_answers_that_they_have_a
     answered = 0
     for epsilon in epsilons:
         alone = MeanOfRatios(0.9, 300).sides(epsilon, direction)
-        found = together.single.sides(epsilon, direction)
-        assert (alone is None) == (found is None)
-        if alone is not None and found is not None:
+        sides = together.single.sides(epsilon, direction)
+        assert (alone is None) == (sides is None)
+        if alone is not None and sides is not None:
             answered += 1
-            assert found.upper == pytest.approx(alone.upper, rel=1e-9, abs=1e-12)
-            assert found.lower == pytest.approx(alone.lower, rel=1e-9, abs=1e-12)
+            assert sides.upper == pytest.approx(alone.upper, rel=1e-9, abs=1e-12)
+            assert sides.lower == pytest.approx(alone.lower, rel=1e-9, abs=1e-12)
     assert answered > 20
 
 

@@ -100,8 +100,8 @@ def test_power_of_a_gaussian_is_a_gaussian(count: int) -> None:
 def test_what_an_upper_law_skips_or_leaves_outside_its_grid_is_repaired(smallest_delta: float) -> None:
     """Tails of 1e-6 and 1e-3 make the repairs visible: neither Q- nor P-mass may go missing, nor may any delta."""
     loose = Resolution(nodes_per_unit=32, smallest_delta=smallest_delta)
-    one = gaussian_law(2.0, 1.0, Side.UPPER, loose)
-    cases = {0.5: one, 1.0: power(one, 4, loose), 16.0: power(one, 1024, loose)}
+    gaussian = gaussian_law(2.0, 1.0, Side.UPPER, loose)
+    cases = {0.5: gaussian, 1.0: power(gaussian, 4, loose), 16.0: power(gaussian, 1024, loose)}
     for mu, law in cases.items():
         rounding = law.mass_error + law.place_error
         assert law.mass.sum() >= 1.0 - rounding
@@ -110,7 +110,7 @@ def test_what_an_upper_law_skips_or_leaves_outside_its_grid_is_repaired(smallest
             for k in (0.0, 1.0, 3.0, 5.0, 8.0):
                 epsilon = k * mu + 0.5 * mu * mu
                 assert law_delta(law, epsilon, direction) >= gaussian_delta(mu, epsilon)
-    for law in (average(one, 64, loose), average(one, 7, loose)):
+    for law in (average(gaussian, 64, loose), average(gaussian, 7, loose)):
         rounding = law.mass_error + law.place_error
         assert law.mass.sum() >= 1.0 - rounding
         assert law.mean() >= 1.0 - rounding

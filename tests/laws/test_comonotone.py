@@ -32,7 +32,7 @@ def test_above_any_dependence_and_below_the_revealed_choice(parts: int, outcomes
     ratios = rng.exponential(size=(parts, outcomes))
     ratios /= (ratios @ masses)[:, None]
     weights = rng.dirichlet(np.ones(parts))
-    laws = [law_of(one, masses) for one in ratios]
+    laws = [law_of(support, masses) for support in ratios]
     together = comonotone(laws, weights.tolist(), RESOLUTION, tick=lambda: None)
     revealed = mix(laws, weights.tolist(), RESOLUTION)
     truth = law_of(weights @ ratios, masses)

@@ -287,9 +287,9 @@ def test_answers_are_forgotten_some_time(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(contours, "REMEMBERED", 10)
     profiles = Profiles(PoissonMoments(0.01, 1.0), 2000)
     epsilons = np.linspace(0.5, 3.0, 50).tolist()
-    found = [profiles.sides(epsilon, Direction.ADD) for epsilon in epsilons]
+    sides = [profiles.sides(epsilon, Direction.ADD) for epsilon in epsilons]
     assert len(profiles._answers) <= 12
-    assert found[0] == profiles.sides(epsilons[0], Direction.ADD)
+    assert sides[0] == profiles.sides(epsilons[0], Direction.ADD)
 
 
 def test_runs_that_are_nearly_always_without_the_example_are_left_to_the_laws() -> None:

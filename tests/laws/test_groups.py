@@ -47,7 +47,7 @@ def test_no_chain_of_distributions_exceeds_it(count: int, outcomes: int, seed: i
     }
     for epsilon in (0.0, 0.2, 1.0, 2.5):
         for slow in (False, True):
-            removed, added = (chained(profiles, [one] * count, slow=slow)(epsilon) for one in (REMOVE, ADD))
+            removed, added = (chained(profiles, [direction] * count, slow=slow)(epsilon) for direction in (REMOVE, ADD))
             assert removed >= hockey_stick(chain[0], chain[-1], epsilon) - 1e-15
             assert added >= hockey_stick(chain[-1], chain[0], epsilon) - 1e-15
 

@@ -15,7 +15,7 @@ SHAPES = [(1, 1, 1), (1, 32, 700), (32, 1, 700), (300, 32, 32), (7, 5, 100_000),
 @pytest.mark.parametrize(("many", "others", "length"), SHAPES)
 def test_they_are_sums(many: int, others: int, length: int) -> None:
     rng = np.random.default_rng(1)
-    a, b = (rng.normal(size=(one, length)) + 1j * rng.normal(size=(one, length)) for one in (many, others))
+    a, b = (rng.normal(size=(rows, length)) + 1j * rng.normal(size=(rows, length)) for rows in (many, others))
     sizes = np.abs(a) @ np.abs(b).T
     assert (np.abs(inner_products(a, b) - np.einsum("an,bn->ab", a, b)) <= 1e-15 * (length + 4) * sizes).all()
 
@@ -32,7 +32,7 @@ for many, others, length in shapes:
     digest.update(inner_products(a * np.exp(1j * a.real), b).tobytes())
 print(digest.hexdigest())
 """
-    found = {
+    results = {
         subprocess.run(
             [sys.executable, "-c", script],
             env=os.environ | {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
@@ -42,4 +42,4 @@ print(digest.hexdigest())
         ).stdout
         for threads in ("1", "2", "5")
     }
-    assert len(found) == 1
+    assert len(results) == 1

@@ -19,14 +19,14 @@ from hockeystick.types import Direction, Side
 @pytest.mark.parametrize(("mu", "bins"), [(0.4, 1), (0.4, 2), (1.3, 3), (2.5, 4)])
 def test_moments_are_those_of_all_ways_to_choose_factors(mu: float, bins: int) -> None:
     orders, logs = MeanMoments(mu, bins, 1)._above
-    for order, found in list(zip(orders, logs, strict=True))[:6]:
+    for order, upper in list(zip(orders, logs, strict=True))[:6]:
         whole = int(order)
         exact = sum(
             factorial(whole) / prod(map(factorial, parts)) * exp(sum(0.5 * mu**2 * k * (k - 1.0) for k in parts))
             for parts in product(range(whole + 1), repeat=bins)
             if sum(parts) == whole
         )
-        assert found - MARGIN == pytest.approx(log(exact) - whole * log(bins), rel=0.0, abs=1e-12)
+        assert upper - MARGIN == pytest.approx(log(exact) - whole * log(bins), rel=0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("mu", [0.3, 1.0, 2.0])

@@ -186,14 +186,14 @@ def test_closed_forms_of_one_copy_agree_with_each_other() -> None:
 @pytest.mark.parametrize("side", list(Side))
 def test_identities(side: Side) -> None:
     law = gaussian_law(0.8, 1.0, side, MEDIUM)
-    one = point_mass_at_one(side)
+    neutral = point_mass_at_one(side)
     for same in (average(law, 1, MEDIUM), power(law, 1, MEDIUM), thin(law, 1.0)):
         assert np.array_equal(same.support, law.support)
         assert np.array_equal(same.mass, law.mass)
         assert same.p_inf == law.p_inf
     for nothing in (thin(law, 0.0), power(law, 0, MEDIUM), gaussian_law(1.0, 0.0, side, MEDIUM)):
-        assert np.array_equal(nothing.support, one.support)
-        assert np.array_equal(nothing.mass, one.mass)
+        assert np.array_equal(nothing.support, neutral.support)
+        assert np.array_equal(nothing.mass, neutral.mass)
         assert nothing.p_inf == 0.0
     with pytest.raises(InvalidInputError):
         average(law, 0, MEDIUM)

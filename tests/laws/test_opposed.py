@@ -28,8 +28,8 @@ def exact(
     """The ratio increases, so a hockey stick is a difference of tails beyond the place where it is e^eps or e^-eps."""
     with mpmath.workdps(40):
         total = mpmath.fsum(weights)
-        w = [mpmath.mpf(one) / total for one in weights]
-        a, b = ([mpmath.mpf(one) / mpmath.mpf(sigma) for one in shifts] for shifts in (ahead, behind))
+        w = [mpmath.mpf(weight) / total for weight in weights]
+        a, b = ([mpmath.mpf(shift) / mpmath.mpf(sigma) for shift in shifts] for shifts in (ahead, behind))
 
         def log_ratio(y: mpmath.mpf) -> mpmath.mpf:
             of_p = mpmath.fsum(v * mpmath.npdf(y - s) for v, s in zip(w, a, strict=True))
@@ -51,7 +51,7 @@ def exact(
         def below(y: mpmath.mpf, shifts: list[mpmath.mpf]) -> mpmath.mpf:
             return mpmath.fsum(v * mpmath.ncdf(y - s) for v, s in zip(w, shifts, strict=True))
 
-        factor, back = mpmath.exp(mpmath.mpf(epsilon)), [-one for one in b]
+        factor, back = mpmath.exp(mpmath.mpf(epsilon)), [-shift for shift in b]
         up, down = place(epsilon), place(-epsilon)
         remove = mpmath.mpf(0) if up is None else above(up, a) - factor * above(up, back)
         add = mpmath.mpf(0) if down is None else below(down, back) - factor * below(down, a)
@@ -63,8 +63,8 @@ def test_never_below_and_close(weights: list[float], ahead: list[float], behind:
     law = opposed_law(np.array(weights), np.array(ahead), np.array(behind), sigma, Resolution())
     for epsilon in EPSILONS:
         for direction, delta in exact(weights, ahead, behind, sigma, epsilon).items():
-            found = law_delta(law, epsilon, direction)
-            assert delta <= found <= delta * (1.0 + 5e-3) + 1e-11
+            bound = law_delta(law, epsilon, direction)
+            assert delta <= bound <= delta * (1.0 + 5e-3) + 1e-11
 
 
 def test_rounding_is_covered_where_nodes_are_few() -> None:

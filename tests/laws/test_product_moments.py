@@ -106,10 +106,10 @@ def test_equal_steps_in_several_parts_are_those_steps() -> None:
     split = Profiles(parts, parts.steps, 30)
     for direction in Direction:
         for epsilon in (0.5, 2.0, 3.5):
-            one, other = whole.sides(epsilon, direction), split.sides(epsilon, direction)
-            assert one is not None
+            sides, other = whole.sides(epsilon, direction), split.sides(epsilon, direction)
+            assert sides is not None
             assert other is not None
-            assert max(one.lower, other.lower) <= min(one.upper, other.upper)
+            assert max(sides.lower, other.lower) <= min(sides.upper, other.upper)
             assert other.upper - other.lower <= 1e-5 * other.upper
 
 

@@ -213,15 +213,15 @@ def test_finer_places_answer_where_ratios_are_next_to_1(
         power(thin(gaussian_law(sigma, 1.0, side, resolution), rate), steps, resolution)
         for side in (Side.LOWER, Side.UPPER)
     ]
-    found = RareSteps(rate, sigma, steps, 1e-5)
+    rare = RareSteps(rate, sigma, steps, 1e-5)
     for epsilon in epsilons:
         for direction in Direction:
-            sides = found.sides(epsilon, direction)
+            sides = rare.sides(epsilon, direction)
             lower, upper = (law_delta(law, epsilon, direction) for law in laws)
             assert sides is not None
             assert sides.lower <= upper
             assert lower <= sides.upper
-        remove, add = (found.sides(epsilon, direction) for direction in (Direction.REMOVE, Direction.ADD))
+        remove, add = (rare.sides(epsilon, direction) for direction in (Direction.REMOVE, Direction.ADD))
         assert remove is not None
         assert add is not None
         assert remove.upper <= 1.002 * remove.lower

@@ -80,8 +80,8 @@ def test_powers_charge_for_the_rounding_of_every_product(cases: list[tuple[float
 def test_a_chain_of_compositions_charges_both_factors(side: Side) -> None:
     """One run at a time: the errors of the first factor add up, those of the second are charged every time."""
     for mass, ratio in [*MASSES[:6], *PLACES[:6]]:
-        one = two_atoms(mass, ratio, side)
-        rounded = power(one, 64, FINE)
+        factor = two_atoms(mass, ratio, side)
+        rounded = power(factor, 64, FINE)
         law = rounded
         for _ in range(3):
             law = compose(rounded, law, FINE)
@@ -101,8 +101,8 @@ def test_a_composition_charges_for_the_barycentres_of_its_cells(side: Side, monk
     law = compose(point_mass_at_one(side), Law(support, mass, 0.0, side, 0.0, 0.0), FINE)
     q = sum(map(Fraction, mass.tolist()))
     barycentre = sum(Fraction(x) * Fraction(m) for x, m in zip(support.tolist(), mass.tolist(), strict=True)) / q
-    found = [Fraction(float(one)) for one in law.mass]
-    landed = found[1] / (found[0] + found[1]) if side is Side.UPPER else Fraction(float(law.support[0]))
+    masses = [Fraction(float(mass)) for mass in law.mass]
+    landed = masses[1] / (masses[0] + masses[1]) if side is Side.UPPER else Fraction(float(law.support[0]))
     assert 1000 * 2.0**-53 < landed / barycentre - 1 <= law.place_error
 
 
@@ -159,13 +159,13 @@ def test_sums_of_sensitivities_charge_for_their_rounding(side: Side) -> None:
     n = 400
     worst = Fraction(0)
     for prob in (0.3, 0.7, 0.9):
-        found = sum_masses(np.full(n, prob), np.ones(n), 1.0, side)
+        sums = sum_masses(np.full(n, prob), np.ones(n), 1.0, side)
         p = Fraction(prob)
         for k in range(int(n * prob) - 40, int(n * prob) + 40):
             exact = p**k * (1 - p) ** (n - k) * _choose(n, k)
-            worst = max(worst, abs(Fraction(float(found.masses[k])) / exact - 1) / Fraction(found.error))
-        coarser = coarsen(found, 4, side)
-        assert coarser.error > found.error
+            worst = max(worst, abs(Fraction(float(sums.masses[k])) / exact - 1) / Fraction(sums.error))
+        coarser = coarsen(sums, 4, side)
+        assert coarser.error > sums.error
     assert Fraction(1, 50) < worst <= 1
 
 

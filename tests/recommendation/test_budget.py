@@ -81,24 +81,24 @@ def slow(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_the_budget_is_kept_however_long_calibrations_take(clock: Clock, slow: list[float]) -> None:
     start = clock.now
     answers: list[hs.Recommendation] = []
-    found = hs.recommend(BINS, limits=LIMITS, budget=60.0, on_answer=answers.append)
+    recommendation = hs.recommend(BINS, limits=LIMITS, budget=60.0, on_answer=answers.append)
     assert clock.now - start <= 66.0
     assert all(seconds <= 60.0 for seconds in slow)
     assert len(slow) >= 3
-    assert found.best.certified
-    certificate = found.best.certificate
+    assert recommendation.best.certified
+    certificate = recommendation.best.certificate
     assert certificate is not None
     assert certificate.bounds.upper <= TARGET["epsilon"]
-    assert certificate.mechanism.sigma == found.plan.noise_multiplier
-    assert found.seconds[1] == clock.now - start
+    assert certificate.mechanism.sigma == recommendation.plan.noise_multiplier
+    assert recommendation.seconds[1] == clock.now - start
 
 
 def test_the_first_certified_answer_comes_before_any_long_calibration(clock: Clock, slow: list[float]) -> None:
     answers: list[hs.Recommendation] = []
     hs.recommend(BINS, limits=LIMITS, budget=60.0, on_answer=answers.append)
-    first = next(found for found in answers if found.best.certified)
+    first = next(answer for answer in answers if answer.best.certified)
     assert first.best.estimate.how.startswith("moments")
-    assert len([one for one in first.choices if one.certified]) == 1
+    assert len([choice for choice in first.choices if choice.certified]) == 1
     assert first.seconds[1] == 20.0
 
 
@@ -123,9 +123,9 @@ def test_with_samples_too_the_first_certified_plan_takes_none(slow: list[float])
     target = hs.MonteCarlo(failure_probability=1e-6)
     answers: list[hs.Recommendation] = []
 
-    def stop(found: hs.Recommendation) -> None:
-        answers.append(found)
-        if found.best.certified:
+    def stop(answer: hs.Recommendation) -> None:
+        answers.append(answer)
+        if answer.best.certified:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -144,8 +144,8 @@ def test_no_matrix_is_optimised_where_there_is_no_time_for_it(
     """Where the first plan took more than a third of the budget, what remains is for calibrations."""
     limits = hs.Limits(samplers=("cyclic_poisson",))
     for budget, wanted in ((50.0, set()), (100.0, {"banded_toeplitz"})):
-        found = hs.recommend(BINS, limits=limits, budget=budget)
-        kinds = {choice.candidate.plan.strategy.kind for choice in found.choices}
+        recommendation = hs.recommend(BINS, limits=limits, budget=budget)
+        kinds = {choice.candidate.plan.strategy.kind for choice in recommendation.choices}
         assert kinds & {"banded_toeplitz"} == wanted
 
 
@@ -159,7 +159,7 @@ def test_what_would_take_longer_than_the_budget_is_left_out_of_the_reasons(slow:
 
 def test_a_single_worker_reports_every_calibration_before_the_next(slow: list[float]) -> None:
     begun: list[int] = []
-    hs.recommend(BINS, limits=LIMITS, budget=600.0, on_answer=lambda found: begun.append(len(slow)))
+    hs.recommend(BINS, limits=LIMITS, budget=600.0, on_answer=lambda answer: begun.append(len(slow)))
     assert begun[-1] > 2
     assert all(later - earlier <= 1 for earlier, later in pairwise(begun))
 
@@ -191,10 +191,10 @@ def test_workers_begin_before_matrices_are_optimised(slow: list[float], monkeypa
         draft(self)
 
     monkeypatch.setattr(Search, "draft", drafted)
-    found = hs.recommend(BINS, limits=LIMITS, budget=600.0, executor=lambda: Beside(events))  # type: ignore[arg-type,return-value]
+    recommendation = hs.recommend(BINS, limits=LIMITS, budget=600.0, executor=lambda: Beside(events))  # type: ignore[arg-type,return-value]
     assert events[0] == "calibration"
     assert "draft" in events
-    assert found.best.certified
+    assert recommendation.best.certified
 
 
 def test_an_interruption_leaves_the_best_so_far(slow: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ def test_a_calibration_that_does_not_look_at_its_deadline_is_given_up(clock: Clo
 
         calibrating.wait = wait  # type: ignore[method-assign]
         taken = list(search.refine(calibrating, deadline=deadline))
-    assert [one.certified for one in taken] == [True]
+    assert [outcome.certified for outcome in taken] == [True]
     assert waits
 
 
@@ -279,14 +279,14 @@ def test_the_time_of_a_strategy_that_is_not_ready_is_over_too(clock: Clock, monk
 def test_no_sampler_is_needed() -> None:
     """The answer is that for an ordinary plan, but that no candidate is the user's own."""
     open_plan = OpenPlan.parse({"data": DATA, "target": TARGET})
-    found = hs.recommend(open_plan, limits=LIMITS, budget=0.0)
-    assert found.own is None
+    recommendation = hs.recommend(open_plan, limits=LIMITS, budget=0.0)
+    assert recommendation.own is None
     named = hs.recommend(BINS, limits=LIMITS, budget=0.0)
     assert named.own is not None
-    assert found.best.candidate.plan == named.best.candidate.plan
-    assert type(found.plan) is hs.Plan
+    assert recommendation.best.candidate.plan == named.best.candidate.plan
+    assert type(recommendation.plan) is hs.Plan
     only = hs.recommend(open_plan, limits=hs.Limits(samplers=("random_allocation",)), budget=0.0)
-    assert {one.candidate.plan.sampler.kind for one in only.choices} == {"random_allocation"}
+    assert {choice.candidate.plan.sampler.kind for choice in only.choices} == {"random_allocation"}
 
 
 def test_a_strategy_needs_a_sampler() -> None:
@@ -306,6 +306,6 @@ def test_all_estimates_that_take_long_are_preceded_by_the_first_of_them(
     monkeypatch.setattr(Search, "error", late)
     answers: list[hs.Recommendation] = []
     hs.recommend(BINS, limits=LIMITS, budget=0.0, on_answer=answers.append)
-    assert [bool(found.reasons) for found in answers] == [False, False, True]
+    assert [bool(answer.reasons) for answer in answers] == [False, False, True]
     assert answers[0].seconds[1] <= 1.5
     assert 0 < len(answers[0].choices) < len(answers[1].choices) < len(answers[2].choices)

@@ -21,9 +21,13 @@ PLAN = hs.Plan.parse(
 LIMITS = hs.Limits(samplers=("deterministic",))
 
 
-def certified(found: hs.Recommendation) -> list[tuple[str, float]]:
+def certified(recommendation: hs.Recommendation) -> list[tuple[str, float]]:
     """The choices with a whole calibration; the quick one that comes first is rough."""
-    return [(one.candidate.name, one.noise_multiplier) for one in found.choices if one.certified and not one.rough]
+    return [
+        (choice.candidate.name, choice.noise_multiplier)
+        for choice in recommendation.choices
+        if choice.certified and not choice.rough
+    ]
 
 
 def test_the_number_of_workers_has_no_influence_on_the_answer(tmp_path: Path) -> None:
@@ -42,7 +46,7 @@ def test_the_number_of_workers_has_no_influence_on_the_answer(tmp_path: Path) ->
         )
     assert certified(together) == certified(alone)
     assert len(certified(alone)) == 3
-    assert [len(certified(one)) for one in answers if one.reasons] == [0, 0, 1, 2, 3]
+    assert [len(certified(answer)) for answer in answers if answer.reasons] == [0, 0, 1, 2, 3]
     written = (tmp_path / "results.jsonl").read_text().splitlines()[1:]
     assert {name for name, _ in certified(alone)} <= {line.split('"candidate":"')[1].split('"')[0] for line in written}
 
@@ -61,8 +65,8 @@ def test_other_limits_use_what_the_file_has(tmp_path: Path) -> None:
 
 
 def test_no_calibration_begins_after_the_deadline() -> None:
-    found = hs.recommend(PLAN, limits=LIMITS, budget=1e-9)
-    assert not found.best.certified
+    recommendation = hs.recommend(PLAN, limits=LIMITS, budget=1e-9)
+    assert not recommendation.best.certified
 
 
 def test_an_error_in_a_worker_is_that_of_the_calibration() -> None:

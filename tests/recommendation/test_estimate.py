@@ -19,8 +19,8 @@ def calibrated(mechanism: hs.Mechanism, method: str) -> float:
 def test_the_law_of_cyclic_poisson_sampling_is_scaled_by_the_norm() -> None:
     strategy, sampler = hs.BandedSquareRoot(bands=4), hs.CyclicPoisson(groups=4, sampling_prob=0.5, steps=16)
     mechanism = hs.Mechanism(strategy=strategy, sampler=sampler)
-    found = estimate(mechanism, EPSILON, DELTA)
-    assert found.noise_multiplier == pytest.approx(calibrated(mechanism, "direct"), rel=WIDTH + COARSE)
+    guess = estimate(mechanism, EPSILON, DELTA)
+    assert guess.noise_multiplier == pytest.approx(calibrated(mechanism, "direct"), rel=WIDTH + COARSE)
 
 
 def test_bins_that_never_collide_are_random_allocation() -> None:

@@ -35,8 +35,8 @@ def first() -> hs.Recommendation:
     return hs.recommend(plan(), budget=0.0)
 
 
-def draft(one: hs.Plan, **limits) -> Search:
-    search = Search(of_plan(one, limits=hs.Limits(**limits)))
+def draft(plan: hs.Plan, **limits) -> Search:
+    search = Search(of_plan(plan, limits=hs.Limits(**limits)))
     search.draft()
     return search
 
@@ -58,7 +58,7 @@ def test_bins_win_in_one_epoch_and_turns_in_several(epochs, epsilon, winner) -> 
             mechanism = hs.Mechanism(strategy=hs.BandedToeplitz(bands=bands), sampler=sampler)
             unit = hs.Workload().unit_errors(mechanism.matrix).mean() ** 0.5
             errors[name, bands] = estimate(mechanism, epsilon, 1e-3).noise_multiplier * unit
-    assert min(errors, key=lambda one: errors[one])[0] == winner
+    assert min(errors, key=lambda scheme: errors[scheme])[0] == winner
 
 
 def test_the_error_is_per_example_of_the_batch() -> None:
@@ -76,26 +76,26 @@ def test_rows_of_noise_fit_in_the_memory(first: hs.Recommendation) -> None:
     free = first.best
     assert free.rows > 4
     tight = draft(plan(), memory=4 * 4 * 1000.0, parameters=1000)
-    assert max(one.rows for one in tight.ranked()) <= 4
+    assert max(choice.rows for choice in tight.ranked()) <= 4
     assert tight.ranked()[0].error >= free.error
     none = draft(plan(), memory=0.0, parameters=1000)
-    assert {one.candidate.plan.strategy.kind for one in none.ranked()} == {"identity"}
+    assert {choice.candidate.plan.strategy.kind for choice in none.ranked()} == {"identity"}
 
 
 def test_the_loader_is_respected_but_for_the_own_plan() -> None:
     search = draft(plan(), samplers=("deterministic",))
-    kinds = {one.candidate.plan.sampler.kind for one in search.ranked() if not one.candidate.own}
+    kinds = {choice.candidate.plan.sampler.kind for choice in search.ranked() if not choice.candidate.own}
     assert kinds == {"deterministic"}
-    assert [one.candidate.own for one in search.ranked()].count(True) == 1
+    assert [choice.candidate.own for choice in search.ranked()].count(True) == 1
 
 
 def test_a_part_of_an_epoch_is_allocated_in_visits() -> None:
     """2.5 epochs are 50 steps: no whole number of epochs, but about 2 or 3 visits of each example."""
     search = draft(plan(epochs=2.45, batch=100), samplers=("random_allocation",))
-    visits = [one for one in search.ranked() if not one.candidate.own]
+    visits = [choice for choice in search.ranked() if not choice.candidate.own]
     assert not visits  # 2 or 3 visits would change the batch by more than a tenth
     search = draft(plan(epochs=2.9, batch=100), samplers=("random_allocation",))
-    (choice,) = [one for one in search.ranked() if not one.candidate.own]
+    (choice,) = [choice for choice in search.ranked() if not choice.candidate.own]
     sampler = choice.candidate.plan.mechanism().sampler
     assert (sampler.bins, sampler.participations, sampler.epochs) == (58, 3, 1)
     assert choice.expected_batch == pytest.approx(2000 * 3 / 58)
@@ -105,18 +105,20 @@ def test_what_is_certified_is_what_certify_says(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     limits = hs.Limits(samplers=("poisson", "cyclic_poisson"))
     answers: list[hs.Recommendation] = []
-    found = hs.recommend(plan(), limits=limits, budget=60.0, calibrations=2, results=file, on_answer=answers.append)
+    recommendation = hs.recommend(
+        plan(), limits=limits, budget=60.0, calibrations=2, results=file, on_answer=answers.append
+    )
     assert not answers[0].best.certified
     assert "noise_multiplier" not in answers[0].plan.file_text()
-    assert found.best.certified
-    certificate = hs.certify(found.plan.mechanism(), delta=1e-5)
+    assert recommendation.best.certified
+    certificate = hs.certify(recommendation.plan.mechanism(), delta=1e-5)
     assert certificate.bounds.upper <= 4.0
-    assert found.best.noise_multiplier == found.plan.mechanism().sigma
-    assert found.best.error <= min(one.error for one in found.choices if one.certified)
+    assert recommendation.best.noise_multiplier == recommendation.plan.mechanism().sigma
+    assert recommendation.best.error <= min(choice.error for choice in recommendation.choices if choice.certified)
     kept = file.read_bytes()
     again = hs.recommend(plan(), limits=limits, budget=60.0, calibrations=2, results=file)
     assert file.read_bytes() == kept
-    assert again.plan == found.plan
+    assert again.plan == recommendation.plan
     tighter = hs.recommend(plan(epsilon=3.0), limits=limits, budget=60.0, calibrations=1, results=file)
     assert hs.certify(tighter.plan.mechanism(), delta=1e-5).bounds.upper <= 3.0
     assert file.read_bytes().startswith(kept)

@@ -41,16 +41,16 @@ RATES = {
 def test_errors_are_the_norms_of_the_rows(schedule, momentum, decay, strategy) -> None:
     matrix = strategy.matrix(STEPS)
     rows = optimiser_matrix(momentum, np.array(RATES[schedule]), decay) @ np.linalg.inv(matrix.materialize())
-    found = Workload(momentum=momentum, schedule=schedule, weight_decay=decay).unit_errors(matrix)
-    np.testing.assert_allclose(found, (rows**2).sum(axis=1), rtol=1e-10)
+    errors = Workload(momentum=momentum, schedule=schedule, weight_decay=decay).unit_errors(matrix)
+    np.testing.assert_allclose(errors, (rows**2).sum(axis=1), rtol=1e-10)
 
 
 def test_a_tree_has_more_rows_than_steps() -> None:
     matrix = BinaryTree().matrix(STEPS)
     left_inverse = matrix.solve(np.eye(matrix.rows))
     rows = optimiser_matrix(0.5, np.array(RATES["linear"]), 0.0) @ left_inverse
-    found = Workload(momentum=0.5, schedule="linear").unit_errors(matrix)
-    np.testing.assert_allclose(found, (rows**2).sum(axis=1), rtol=1e-10)
+    errors = Workload(momentum=0.5, schedule="linear").unit_errors(matrix)
+    np.testing.assert_allclose(errors, (rows**2).sum(axis=1), rtol=1e-10)
 
 
 @pytest.mark.parametrize("measure", ["mean", "max"])

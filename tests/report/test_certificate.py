@@ -60,12 +60,12 @@ def sampled(run: Mechanism, seed: int = 1, failure: float = 1e-6) -> Certificate
 
 def rows(certificate: Certificate) -> dict[str, str]:
     """What is said, by row; the sentences of a section with one name for all rows are told apart by their beginning."""
-    found = {"title": document(certificate).title}
+    texts = {"title": document(certificate).title}
     for section in document(certificate).sections:
         for row in section.rows:
             several = section.heading == "the claim holds if"
-            found[f"{row.text.split()[0]} {row.text.split()[1]}" if several else row.name] = row.text
-    return found
+            texts[f"{row.text.split()[0]} {row.text.split()[1]}" if several else row.name] = row.text
+    return texts
 
 
 @pytest.mark.parametrize("kind", ["poisson", "shuffle", "sampled"])
@@ -82,8 +82,8 @@ def with_run(change: dict[str, Any]) -> Callable[[Certificate], Certificate]:
         run = Mechanism.parse(certificate.mechanism.model_dump() | change)
         if certificate.monte_carlo is not None:
             return sampled(run)
-        found = certify(run, delta=certificate.question.delta, epsilon=certificate.question.epsilon)
-        return state(found, certificate.statements)
+        reissued = certify(run, delta=certificate.question.delta, epsilon=certificate.question.epsilon)
+        return state(reissued, certificate.statements)
 
     return changed
 
@@ -98,11 +98,11 @@ def with_sampler(**changes: Any) -> Callable[[Certificate], Certificate]:
 
 
 def with_statements(**changes: Any) -> Callable[[Certificate], Certificate]:
-    return lambda one: state(one, one.statements.model_copy(update=changes))
+    return lambda certificate: state(certificate, certificate.statements.model_copy(update=changes))
 
 
 def of(run: Mechanism) -> Callable[[Certificate], Certificate]:
-    return lambda one: certify(run, delta=1e-5)
+    return lambda certificate: certify(run, delta=1e-5)
 
 
 LONGER = with_sampler(steps=50, epochs=4)
@@ -134,7 +134,9 @@ CHANGES: dict[str, Callable[[Certificate], Certificate]] = {
     "Permute the": LONGER,
     "Put each": LONGER,
     "Clip the": NOISIER,
-    "Divide by": lambda one: with_statements(normaliser=None if one.statements.normaliser else 50.0)(one),
+    "Divide by": lambda certificate: with_statements(normaliser=None if certificate.statements.normaliser else 50.0)(
+        certificate
+    ),
     "Keep the": with_statements(asserted={"secrecy": "the code"}),
     "The bounds": PUBLIC,
     "stated": with_statements(label="run 8"),
@@ -195,7 +197,7 @@ def test_the_claim_covers_every_prefix() -> None:
 
 
 def test_neighbours_are_those_that_the_sampler_holds_for() -> None:
-    said = {name: rows(one)["neighbours"] for name, one in kinds().items()}
+    said = {name: rows(certificate)["neighbours"] for name, certificate in kinds().items()}
     assert "is missing (add_remove)" in said["poisson"]
     assert "add_remove" not in said["shuffle"]
     assert "differ in one user" in rows(USERS(kinds()["poisson"]))["neighbours"]
@@ -290,9 +292,9 @@ def test_what_a_user_writes_stays_text() -> None:
 
 
 def test_long_rows_are_wrapped_in_their_column() -> None:
-    found = Document("t", [])
-    assert found.text() == "t"
-    assert found.markdown() == "**t**"
+    empty = Document("t", [])
+    assert empty.text() == "t"
+    assert empty.markdown() == "**t**"
     wide = Row("name", "word " * 40)
     lines = Document("t", [Section("s", (wide,))]).text(40)
     assert all(len(line) <= 40 for line in lines.splitlines())

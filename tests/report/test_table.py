@@ -21,7 +21,7 @@ OUTCOMES = [
 
 
 def test_the_tightest_of_each_side_comes_first_and_the_empty_last() -> None:
-    assert [one.method for one in in_order(OUTCOMES)] == ["tight", "loose", "refused", "high", "low"]
+    assert [outcome.method for outcome in in_order(OUTCOMES)] == ["tight", "loose", "refused", "high", "low"]
     assert [row["method"] for row in comparison_json(OUTCOMES)] == ["tight", "loose", "refused", "high", "low"]
 
 

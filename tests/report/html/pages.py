@@ -62,7 +62,7 @@ def asked(claim: Composition | Tuning) -> RecomputedTogether:
     return RecomputedTogether(None, epsilons, ("Something was left out.",))
 
 
-def found(about: AnyCertificate) -> Recomputed:
+def recomputed(about: AnyCertificate) -> Recomputed:
     """Curves with a wide band, two methods and some noise multipliers, as if computed again."""
     epsilons = np.linspace(0.0, 3.0, 13)
     upper = 0.3 * np.exp(-3.3333333 * epsilons)
@@ -129,7 +129,9 @@ def sweep() -> list[CellOfSweep]:
     return cells
 
 
-def with_strings(found: Recomputed, text: str) -> Recomputed:
+def with_strings(recomputed: Recomputed, text: str) -> Recomputed:
     """What was computed again, with this text in place of its strings."""
-    outcomes = tuple(replace(one, method=f"{text}{k}", status=text) for k, one in enumerate(found.outcomes))
-    return replace(found, outcomes=outcomes, method=text, left_out=(text,))
+    outcomes = tuple(
+        replace(outcome, method=f"{text}{k}", status=text) for k, outcome in enumerate(recomputed.outcomes)
+    )
+    return replace(recomputed, outcomes=outcomes, method=text, left_out=(text,))

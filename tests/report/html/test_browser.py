@@ -23,10 +23,10 @@ WIDTHS = (360, 800, 1400)
 def addresses(tmp_path_factory):
     """The reports as files, by name."""
     about = pages.certificate()
-    addendum, found = pages.audited(), pages.found(about)
-    marked = certificate_page(poisoned(about), pages.with_strings(found, MARKUP), [poisoned(addendum)])
+    addendum, recomputed = pages.audited(), pages.recomputed(about)
+    marked = certificate_page(poisoned(about), pages.with_strings(recomputed, MARKUP), [poisoned(addendum)])
     made = {
-        "certificate": certificate_page(about, found, [addendum]),
+        "certificate": certificate_page(about, recomputed, [addendum]),
         "marked": marked,
         "composition": page_of_claim(pages.together(), pages.asked(pages.together())),
         "comparison": comparison_page(pages.comparison(), "a.json"),
@@ -49,8 +49,8 @@ def test_a_report_asks_for_nothing_complains_of_nothing_and_fits_its_width(brows
         resized(browser, width)
         browser.get(addresses[name])
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    events = [json.loads(one["message"])["message"] for one in browser.get_log("performance")]
-    asked = {one["params"]["request"]["url"] for one in events if one["method"] == "Network.requestWillBeSent"}
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = {event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"}
     assert asked == {addresses[name]}
     assert browser.get_log("browser") == []
 
@@ -64,13 +64,13 @@ def test_axe_finds_no_violation(browser, axe, addresses, name):
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", preferred)
         browser.get(addresses[name])
         browser.execute_cdp_cmd("Runtime.evaluate", {"expression": axe})  # past the policy, which is the page's own
-        found = browser.execute_async_script(
+        results = browser.execute_async_script(
             "const done = arguments[0];"
             "document.querySelectorAll('details').forEach((one) => { one.open = true; });"
             "axe.run().then((result) => done([result.passes.length, result.violations]));"
         )
-        assert found[0] > 10
-        assert [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in found[1]] == []
+        assert results[0] > 10
+        assert [(violation["id"], violation["impact"], violation["nodes"][0]["html"]) for violation in results[1]] == []
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
@@ -111,11 +111,11 @@ def test_the_upper_line_lies_above_the_lower_one(browser, addresses, place):
 
 def test_the_tables_say_what_was_computed_each_end_rounded_to_its_side(browser, addresses):
     about = pages.certificate()
-    found = pages.found(about)
+    computed = pages.recomputed(about)
     browser.get(addresses["certificate"])
     head, *rows = browser.execute_script(TABLE, 0)
     assert head == ["series", "epsilon", "delta, at least", "delta, at most"]
-    profile = found.curve.profile
+    profile = computed.curve.profile
     for row, x, lower, upper in zip(rows, profile.x, profile.lower, profile.upper, strict=False):
         assert float(row[1]) == x
         assert [float(row[2]), float(row[3])] == [float(number(lower, up=False)), float(number(upper))]

@@ -45,23 +45,23 @@ class Reader(HTMLParser):
 
 def certificate_html(*, markup: bool) -> str:
     about = pages.certificate()
-    found, addendum = pages.found(about), pages.audited()
+    recomputed, addendum = pages.recomputed(about), pages.audited()
     if markup:
-        about, addendum, found = poisoned(about), poisoned(addendum), pages.with_strings(found, MARKUP)
-    return certificate_page(about, found, [addendum]).html()
+        about, addendum, recomputed = poisoned(about), poisoned(addendum), pages.with_strings(recomputed, MARKUP)
+    return certificate_page(about, recomputed, [addendum]).html()
 
 
 def comparison_html(*, markup: bool) -> str:
-    found = pages.comparison()
-    return comparison_page(poisoned(found) if markup else found, MARKUP if markup else "a.json").html()
+    comparison = pages.comparison()
+    return comparison_page(poisoned(comparison) if markup else comparison, MARKUP if markup else "a.json").html()
 
 
 def composition_html(*, markup: bool) -> str:
     claim = pages.together()
-    found = pages.asked(claim)
+    recomputed = pages.asked(claim)
     if markup:
-        claim, found = poisoned(claim), replace(found, unverified=MARKUP, left_out=(MARKUP,))
-    return page_of_claim(claim, found).html()
+        claim, recomputed = poisoned(claim), replace(recomputed, unverified=MARKUP, left_out=(MARKUP,))
+    return page_of_claim(claim, recomputed).html()
 
 
 def tuning_html(*, markup: bool) -> str:
@@ -71,21 +71,21 @@ def tuning_html(*, markup: bool) -> str:
 
 def format_1_html(*, markup: bool) -> str:
     about = pages.of_format_1()
-    found = pages.found(about)
+    recomputed = pages.recomputed(about)
     if markup:
-        about, found = poisoned(about), pages.with_strings(found, MARKUP)
-    return page_of_format_1(about, found).html()
+        about, recomputed = poisoned(about), pages.with_strings(recomputed, MARKUP)
+    return page_of_format_1(about, recomputed).html()
 
 
 def sweep_html(*, markup: bool) -> str:
-    found = pages.sweep()
+    cells = pages.sweep()
     if markup:
-        found = [
-            one.model_copy(update={"fields": {f"{MARKUP}{k}": value for k, value in enumerate(one.fields.values())}})
-            for one in found
+        cells = [
+            cell.model_copy(update={"fields": {f"{MARKUP}{k}": value for k, value in enumerate(cell.fields.values())}})
+            for cell in cells
         ]
-        found = [one.model_copy(update={"status": MARKUP}) for one in found]
-    return sweep_page(found, MARKUP if markup else "a.json").html()
+        cells = [cell.model_copy(update={"status": MARKUP}) for cell in cells]
+    return sweep_page(cells, MARKUP if markup else "a.json").html()
 
 
 DERIVED = [composition_html, tuning_html, format_1_html]
@@ -118,7 +118,7 @@ def test_the_policy_allows_the_inline_script_and_style_of_the_page_and_nothing_e
     content = re.search(r'Content-Security-Policy" content="([^"]*)"', certificate_html(markup=True))
     assert content is not None
     policy = content[1].replace("&#39;", "'")
-    (script,), (style,) = [one for one in reader.scripts if not one.startswith("[")], reader.styles
+    (script,), (style,) = [text for text in reader.scripts if not text.startswith("[")], reader.styles
     assert policy == (
         f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; connect-src 'none'; "
         "base-uri 'none'; form-action 'none'"
@@ -128,7 +128,9 @@ def test_the_policy_allows_the_inline_script_and_style_of_the_page_and_nothing_e
 
 def test_a_page_names_no_other_place():
     reader = Reader(certificate_html(markup=False))
-    assert not [one for one in reader.elements if one[0] in {"link", "img", "iframe", "object", "base", "form"}]
+    assert not [
+        element for element in reader.elements if element[0] in {"link", "img", "iframe", "object", "base", "form"}
+    ]
     assert reader.attributes["a href"] == "#content"
     for name in ("plots.js", "report.js", "style.css"):
         assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttp|import\(", asset(name)), name
@@ -150,9 +152,9 @@ def test_data_that_is_not_finite_is_refused():
 
 def test_bounds_that_may_fail_say_with_what_probability():
     """A billionth is not rounded away, and never down."""
-    found = pages.comparison()
-    sampled = found.bounds[0].model_copy(update={"kind": Kind.MONTE_CARLO, "confidence": 1.0 - 1.2345671e-9})
-    page = comparison_page(found.model_copy(update={"bounds": (sampled, *found.bounds[1:])}), "a.json").html()
+    comparison = pages.comparison()
+    sampled = comparison.bounds[0].model_copy(update={"kind": Kind.MONTE_CARLO, "confidence": 1.0 - 1.2345671e-9})
+    page = comparison_page(comparison.model_copy(update={"bounds": (sampled, *comparison.bounds[1:])}), "a.json").html()
     said = [float(text) for text in re.findall(r"fails with probability at most ([-.e\d]+)", page)]
     assert len(said) == 2  # in the plot and in the table
     assert all(1.0 - sampled.confidence <= value <= 1.235e-9 for value in said)
@@ -160,40 +162,40 @@ def test_bounds_that_may_fail_say_with_what_probability():
 
 def test_what_should_not_be_published_can_be_left_out():
     about = pages.certificate()
-    found = pages.found(about)
-    assert "examples 100" in certificate_page(about, found).html()
-    assert "examples 100" not in certificate_page(about, found, public=True).html()
+    computed = pages.recomputed(about)
+    assert "examples 100" in certificate_page(about, computed).html()
+    assert "examples 100" not in certificate_page(about, computed, public=True).html()
 
 
 def test_a_refuted_assumption_stands_at_the_top():
     about = pages.certificate()
     audited = pages.audited()
-    page = certificate_page(about, pages.found(about), [audited])
-    assert [one.tone for one in page.notices] == ["good"]
+    page = certificate_page(about, pages.recomputed(about), [audited])
+    assert [notice.tone for notice in page.notices] == ["good"]
     first, *others = audited.checks
     refuted = audited.model_copy(
         update={"checks": (first.model_copy(update={"outcome": type(first.outcome)("refuted")}), *others)}
     )
-    page = certificate_page(about, pages.found(about), [refuted])
-    assert [one.tone for one in page.notices] == ["bad", "good"]
+    page = certificate_page(about, pages.recomputed(about), [refuted])
+    assert [notice.tone for notice in page.notices] == ["bad", "good"]
     assert first.text in page.notices[0].text
 
 
-@pytest.mark.parametrize("found", ["profile", "trade_off"])
-def test_the_bounds_of_a_curve_keep_their_sides(found):
+@pytest.mark.parametrize("name", ["profile", "trade_off"])
+def test_the_bounds_of_a_curve_keep_their_sides(name):
     about = pages.certificate()
-    computed = pages.found(about)
+    computed = pages.recomputed(about)
     page = certificate_page(about, computed)
     plots = [plot.spec for block in page.blocks for plot in getattr(block, "plots", ())]
-    series = plots[0 if found == "profile" else 1]["series"][0]
-    curve = getattr(computed.curve, found)
+    series = plots[0 if name == "profile" else 1]["series"][0]
+    curve = getattr(computed.curve, name)
     assert series["lower"] == curve.lower.tolist()
     assert series["upper"] == curve.upper.tolist()
 
 
 def test_the_claim_is_drawn_as_the_certificate_says_it():
     about = pages.certificate()
-    page = certificate_page(about, pages.found(about))
+    page = certificate_page(about, pages.recomputed(about))
     plots = [plot.spec for block in page.blocks for plot in getattr(block, "plots", ())]
     claim = plots[0]["series"][1]
     assert claim["x"] == [about.epsilon.lower, about.epsilon.upper]
@@ -204,8 +206,8 @@ def test_the_claim_is_drawn_as_the_certificate_says_it():
 
 def test_a_claim_about_several_runs_is_drawn_as_it_says():
     claim = pages.together()
-    found = pages.asked(claim)
-    page = page_of_claim(claim, found)
+    computed = pages.asked(claim)
+    page = page_of_claim(claim, computed)
     assert page.title.startswith("All 2 runs together, on the same data, are (")
     curve, intervals = (plot.spec for block in page.blocks for plot in getattr(block, "plots", ()))
     whole, own = curve["series"]
@@ -215,7 +217,7 @@ def test_a_claim_about_several_runs_is_drawn_as_it_says():
         (claim.epsilon.lower, claim.epsilon.upper),
         (pages.certificate().epsilon.lower, pages.certificate().epsilon.upper),
     ]
-    must = [one for block in page.blocks if getattr(block, "heading", "") == "the claim holds if" for one in block.rows]
+    must = [row for block in page.blocks if getattr(block, "heading", "") == "the claim holds if" for row in block.rows]
     asked = [*claim.requirements, *pages.certificate().requirements]
     assert [text for _, text in must] == asked
 
@@ -223,10 +225,10 @@ def test_a_claim_about_several_runs_is_drawn_as_it_says():
 def test_a_sweep_draws_a_curve_for_each_combination_of_the_other_fields():
     page = sweep_page(pages.sweep(), "a.json")
     (spec,) = (plot.spec for block in page.blocks for plot in getattr(block, "plots", ()))
-    assert {one["name"]: one["x"] for one in spec["series"]} == {
+    assert {series["name"]: series["x"] for series in spec["series"]} == {
         "data.epochs 1": [1.0, 2.0, 4.0],
         "data.epochs 2": [1.0, 2.0],
     }
-    for one in spec["series"]:
-        assert all(lower < upper for lower, upper in zip(one["lower"], one["upper"], strict=True))
+    for series in spec["series"]:
+        assert all(lower < upper for lower, upper in zip(series["lower"], series["upper"], strict=True))
     assert "5 of 6 cells are certified" in page.notices[0].text
