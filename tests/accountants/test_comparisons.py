@@ -54,7 +54,7 @@ def test_what_is_compared_is_close_or_far_from_it() -> None:
     )
     missed = 0
     for epsilon in np.linspace(0.3, 2.0, 18).tolist():
-        sides, exact = (one.sides(epsilon, Direction.REMOVE) for one in (compared, close))
+        sides, exact = (rare.sides(epsilon, Direction.REMOVE) for rare in (compared, close))
         if sides is None:
             assert exact is None
             continue

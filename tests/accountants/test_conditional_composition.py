@@ -55,10 +55,10 @@ def levels_of(pair: BinMixture) -> LevelledMeans:
 def all_tails(pair: BinMixture, levelled: LevelledMeans, direction: Direction, spent: float, shares: Array) -> Array:
     rows = np.arange(pair.matrix.rows)
     tries = {direction: np.array([spent])}
-    found = hazards.tail_bounds(
+    tails = hazards.tail_bounds(
         pair.means(), pair.noise_multiplier, pair.rounding, levelled, rows, tries, shares, lambda: None
     )
-    return found[direction][0]
+    return tails[direction][0]
 
 
 def failures(pair: BinMixture, levelled: LevelledMeans, tails: Array, direction: Direction, seed: int) -> int:
@@ -174,7 +174,7 @@ def test_the_simulation_rejects_a_level_without_its_sum(monkeypatch: pytest.Monk
     def largest_only(*arguments: object) -> Array:
         threshold, informative, alike, level, lowest, levels = arguments
         below = alike + informative * np.exp(threshold)  # type: ignore[operator, call-overload]
-        keep = [int(np.argmin(np.where(level == one, below, np.inf))) for one in np.unique(level)]  # type: ignore[call-overload]
+        keep = [int(np.argmin(np.where(level == value, below, np.inf))) for value in np.unique(level)]  # type: ignore[call-overload]
         return real(threshold[keep], informative[keep], alike[keep], level[keep], lowest, levels)  # type: ignore[index]
 
     real: Callable[..., Array] = kernels.level_tails

@@ -55,10 +55,10 @@ def test_k_of_t_visits_every_block_once(bins: int, participations: int) -> None:
 @pytest.mark.parametrize("side", Side)
 def test_the_gaussian_rounds_its_sensitivity_to_the_asked_side(side: Side) -> None:
     pair = KnownBatches(noise_multiplier=2.0, sensitivity=1.0, error=1e-3)
-    found = gaussian.ACCOUNTANT.bound(pair, side)
+    bound = gaussian.ACCOUNTANT.bound(pair, side)
     outward = 1.0 + 1e-3 if side is Side.UPPER else 1.0 - 1e-3
     for epsilon in (0.0, 0.5, 2.0):
-        assert found.delta(epsilon) == pytest.approx(gaussian_delta(2.0, outward, epsilon, side), rel=1e-12)
+        assert bound.delta(epsilon) == pytest.approx(gaussian_delta(2.0, outward, epsilon, side), rel=1e-12)
 
 
 @pytest.mark.parametrize(("bins", "participations", "epochs", "sigma"), [(16, 8, 5, 0.05), (1000, 282, 1, 0.2789)])

@@ -135,5 +135,5 @@ def test_overlap_moments_are_never_below_their_value_in_60_digits() -> None:
             ways = (mp.binomial(visits, h) * mp.binomial(bins - visits, visits - h) for h in overlaps)
             total = mp.fsum(way * mp.exp(mp.mpf(rate) * h) for way, h in zip(ways, overlaps, strict=True))
             exact = mp.log(total / mp.binomial(bins, visits))
-            found = dong_chen_ozgur.log_overlap_moment(bins, visits, rate)
-            assert exact <= found <= exact * (1 + mp.mpf(10) ** -9)
+            moment = dong_chen_ozgur.log_overlap_moment(bins, visits, rate)
+            assert exact <= moment <= exact * (1 + mp.mpf(10) ** -9)

@@ -26,8 +26,8 @@ def pair(matrix: object, bins: int, sigma: float) -> FreshBins:
     return FreshBins(noise_multiplier=sigma, matrix=matrix, bins=bins)
 
 
-def gram(one: FreshBins) -> np.ndarray:
-    columns = one.matrix.materialize()
+def gram(pair: FreshBins) -> np.ndarray:
+    columns = pair.matrix.materialize()
     return columns.T @ columns
 
 
@@ -35,32 +35,32 @@ def gram(one: FreshBins) -> np.ndarray:
     "matrix", [BANDED, ToeplitzMatrix(np.full(12, 1.0), 12), TreeMatrix(16, 12), TreeMatrix(4, 12)]
 )
 def test_inner_products_are_those_of_all_columns(matrix: object) -> None:
-    one = pair(matrix, 4, 1.0)
-    band = fresh_bins.diagonals(one.matrix, max(one.matrix.bands, 4))
-    exact = gram(one)
+    fresh = pair(matrix, 4, 1.0)
+    band = fresh_bins.diagonals(fresh.matrix, max(fresh.matrix.bands, 4))
+    exact = gram(fresh)
     for lag in range(12):
         expected = np.append(np.diagonal(exact, lag), np.zeros(lag))
-        found = band[lag] if lag < band.shape[0] else np.zeros(12)
-        np.testing.assert_allclose(found, expected, rtol=fresh_bins.rounding_of(one.matrix), atol=1e-300)
+        diagonal = band[lag] if lag < band.shape[0] else np.zeros(12)
+        np.testing.assert_allclose(diagonal, expected, rtol=fresh_bins.rounding_of(fresh.matrix), atol=1e-300)
 
 
 @pytest.mark.parametrize("sigma", [1.0, 2.5])
 @pytest.mark.parametrize("matrix", [BANDED, ToeplitzMatrix(0.8 ** np.arange(12.0), 12), TreeMatrix(4, 12)])
 def test_chains_reveal_more_than_all_columns_together(matrix: object, sigma: float) -> None:
     """K - G has no negative eigenvalue, K zero between epochs."""
-    one = pair(matrix, 4, sigma)
-    for chain in fresh_epochs.chains(one, Deadline()):
+    fresh = pair(matrix, 4, sigma)
+    for chain in fresh_epochs.chains(fresh, Deadline()):
         whole = np.kron(np.eye(3), chain.products)
-        assert np.linalg.eigvalsh(whole - gram(one)).min() >= 0.0
+        assert np.linalg.eigvalsh(whole - gram(fresh)).min() >= 0.0
 
 
 def test_the_middle_of_a_chain_is_repeated_and_then_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fresh_epochs, "FITTED_BINS", 6)
-    one = pair(ToeplitzMatrix(np.array([1.0, 0.5, 0.25]), 24), 12, 1.0)
-    for chain in fresh_epochs.chains(one, Deadline()):
+    fresh = pair(ToeplitzMatrix(np.array([1.0, 0.5, 0.25]), 24), 12, 1.0)
+    for chain in fresh_epochs.chains(fresh, Deadline()):
         assert chain.scales.size == 12
         assert np.ptp(chain.scales[3:9]) <= 0.5 * np.ptp(chain.scales)
-        assert np.linalg.eigvalsh(np.kron(np.eye(2), chain.products) - gram(one)).min() >= 0.0
+        assert np.linalg.eigvalsh(np.kron(np.eye(2), chain.products) - gram(fresh)).min() >= 0.0
 
 
 @pytest.mark.parametrize(
@@ -68,28 +68,28 @@ def test_the_middle_of_a_chain_is_repeated_and_then_proved(monkeypatch: pytest.M
     [(BANDED, 2), (ToeplitzMatrix(0.8 ** np.arange(12.0), 12), 3), (TreeMatrix(4, 12), 1), (TreeMatrix(16, 12), 2)],
 )
 def test_epochs_by_themselves_share_no_more_than_they_do(matrix: object, kinds: int) -> None:
-    one = pair(matrix, 4, 1.0)
-    epochs = fresh_bins.epochs_below(one)
+    fresh = pair(matrix, 4, 1.0)
+    epochs = fresh_bins.epochs_below(fresh)
     assert len(epochs) == kinds
     assert sum(count for _, count in epochs) == 3
-    exact, epoch = gram(one), 0
-    for found, count in epochs:
+    exact, epoch = gram(fresh), 0
+    for mixture, count in epochs:
         for _ in range(count):
             block = exact[4 * epoch : 4 * epoch + 4, 4 * epoch : 4 * epoch + 4]
-            assert (found.gram <= block).all()
-            np.testing.assert_allclose(found.gram, block, rtol=1e-9)
+            assert (mixture.gram <= block).all()
+            np.testing.assert_allclose(mixture.gram, block, rtol=1e-9)
             epoch += 1
 
 
 def test_epochs_that_are_more_than_laws_are_lowered_to_what_they_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fresh_bins, "MOST_KINDS", 2)
-    one = pair(ToeplitzMatrix(0.8 ** np.arange(12.0), 12), 3, 1.0)
-    epochs = fresh_bins.epochs_below(one)
+    fresh = pair(ToeplitzMatrix(0.8 ** np.arange(12.0), 12), 3, 1.0)
+    epochs = fresh_bins.epochs_below(fresh)
     assert [count for _, count in epochs] == [2, 2]
-    exact, epoch = gram(one), 0
-    for found, count in epochs:
+    exact, epoch = gram(fresh), 0
+    for mixture, count in epochs:
         for _ in range(count):
-            assert (found.gram <= exact[3 * epoch : 3 * epoch + 3, 3 * epoch : 3 * epoch + 3]).all()
+            assert (mixture.gram <= exact[3 * epoch : 3 * epoch + 3, 3 * epoch : 3 * epoch + 3]).all()
             epoch += 1
 
 
@@ -97,24 +97,24 @@ def test_without_columns_for_an_epoch_there_is_no_lower_bound() -> None:
     """The third column meets both others in rows of the next epoch, where these do not meet each other."""
     entries = np.eye(6)
     entries[[3, 4, 3, 4], [0, 1, 2, 2]] = 1.0
-    one = pair(DenseMatrix(entries), 3, 1.0)
-    block = gram(one)[:3, :3]
+    fresh = pair(DenseMatrix(entries), 3, 1.0)
+    block = gram(fresh)[:3, :3]
     assert np.linalg.cholesky(block[::-1, ::-1]).min() < 0.0
-    assert fresh_bins.epochs_below(one) == []
+    assert fresh_bins.epochs_below(fresh) == []
     for accountant in (comparison.ACCOUNTANT, bin_filter.ACCOUNTANT):
-        reason = accountant.why_not(one, Side.LOWER)
+        reason = accountant.why_not(fresh, Side.LOWER)
         assert reason is not None
 
 
-def truth(one: FreshBins, epsilon: float, direction: Direction) -> float:
+def truth(pair: FreshBins, epsilon: float, direction: Direction) -> float:
     """A midpoint rule in the span of all sums of columns, one for each epoch: at most three dimensions."""
-    columns = one.matrix.materialize()
+    columns = pair.matrix.materialize()
     sums = [
-        columns[:, [epoch * one.bins + place for epoch, place in enumerate(places)]].sum(axis=1)
-        for places in product(range(one.bins), repeat=one.epochs)
+        columns[:, [epoch * pair.bins + place for epoch, place in enumerate(places)]].sum(axis=1)
+        for places in product(range(pair.bins), repeat=pair.epochs)
     ]
     basis = np.linalg.qr(np.stack(sums, axis=1))[0]
-    means = np.stack(sums) @ basis / one.noise_multiplier
+    means = np.stack(sums) @ basis / pair.noise_multiplier
     rank = int(np.linalg.matrix_rank(means))
     means = means @ np.linalg.svd(means)[2].T[:, :rank]
     points, reach = {1: 20001, 2: 1200, 3: 160}[rank], 8.0 + float(np.abs(means).max())
@@ -132,7 +132,7 @@ def truth(one: FreshBins, epsilon: float, direction: Direction) -> float:
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0])
 @pytest.mark.parametrize(
-    "one",
+    "fresh",
     [
         pair(ToeplitzMatrix(np.array([1.0, 0.4]), 4), 2, 1.5),
         pair(ToeplitzMatrix(np.array([1.0, 0.8, 0.6, 0.5]), 4), 2, 2.5),
@@ -140,11 +140,11 @@ def truth(one: FreshBins, epsilon: float, direction: Direction) -> float:
     ],
 )
 @pytest.mark.parametrize("direction", Direction)
-def test_bounds_are_on_their_sides_of_the_truth(one: FreshBins, epsilon: float, direction: Direction) -> None:
+def test_bounds_are_on_their_sides_of_the_truth(fresh: FreshBins, epsilon: float, direction: Direction) -> None:
     """Two epochs of two bins: the four sums of columns span three dimensions."""
-    exact = truth(one, epsilon, direction)
-    above = fresh_epochs.ACCOUNTANT.bound(one, Side.UPPER, WORK).profiles[direction](epsilon)
-    below = comparison.ACCOUNTANT.bound(one, Side.LOWER, WORK).profiles[direction](epsilon)
+    exact = truth(fresh, epsilon, direction)
+    above = fresh_epochs.ACCOUNTANT.bound(fresh, Side.UPPER, WORK).profiles[direction](epsilon)
+    below = comparison.ACCOUNTANT.bound(fresh, Side.LOWER, WORK).profiles[direction](epsilon)
     assert below <= 1.002 * exact
     assert above >= 0.998 * exact
     assert above <= 4.0 * exact
@@ -154,30 +154,30 @@ def test_bounds_are_on_their_sides_of_the_truth(one: FreshBins, epsilon: float, 
 @pytest.mark.parametrize("bins", [3, 40])
 def test_without_correlation_both_sides_are_those_of_independent_noise(bins: int) -> None:
     sigma, epochs = 1.2, 3
-    one = pair(ToeplitzMatrix(np.array([1.0]), bins * epochs), bins, sigma)
+    fresh = pair(ToeplitzMatrix(np.array([1.0]), bins * epochs), bins, sigma)
     run = hs.Mechanism(sampler=hs.RandomAllocation(bins=bins, epochs=epochs), noise_multiplier=sigma)
     for side, law in (
-        (Side.UPPER, fresh_epochs.ACCOUNTANT.laws_of(one, Side.UPPER, WORK)[0]),
-        (Side.LOWER, comparison.ACCOUNTANT.laws_of(one, Side.LOWER, WORK)[0]),
+        (Side.UPPER, fresh_epochs.ACCOUNTANT.laws_of(fresh, Side.UPPER, WORK)[0]),
+        (Side.LOWER, comparison.ACCOUNTANT.laws_of(fresh, Side.LOWER, WORK)[0]),
     ):
         exact = hs.bound(run, "direct", side=side)
         for direction in Direction:
             for epsilon in (0.1, 0.8):
                 known = exact.profiles[direction](epsilon)
-                found = law_delta(law, epsilon, direction)
-                assert found >= 0.999 * known if side is Side.UPPER else found <= 1.001 * known
-                assert found == pytest.approx(known, rel=0.1)
+                delta = law_delta(law, epsilon, direction)
+                assert delta >= 0.999 * known if side is Side.UPPER else delta <= 1.001 * known
+                assert delta == pytest.approx(known, rel=0.1)
 
 
 def test_both_sides_are_close_for_few_bands() -> None:
     sampler = hs.RandomAllocation(bins=30, epochs=4)
     run = hs.Mechanism(strategy=hs.BandedSquareRoot(bands=2), sampler=sampler, noise_multiplier=1.8)
-    found = hs.certify(run, delta=1e-5)
-    assert found.method.upper == "fresh_epochs"
-    assert found.method.lower == "bin_filter"
-    assert found.bounds.lower is not None
-    assert found.bounds.lower <= found.bounds.upper <= 1.06 * found.bounds.lower
-    hs.verify(found)
+    certificate = hs.certify(run, delta=1e-5)
+    assert certificate.method.upper == "fresh_epochs"
+    assert certificate.method.lower == "bin_filter"
+    assert certificate.bounds.lower is not None
+    assert certificate.bounds.lower <= certificate.bounds.upper <= 1.06 * certificate.bounds.lower
+    hs.verify(certificate)
 
 
 def test_more_epochs_and_less_noise_cost_more() -> None:

@@ -56,7 +56,7 @@ def read(pair: SubsetMixture) -> Entries:
 
 def shifts_by_definition(columns: Array, size: int) -> list[list[float]]:
     """Window by window: the rows whose entries are all in it, the mean direction on them, its inner products."""
-    found = []
+    windows = []
     for start in range(0, columns.shape[1], size):
         window = np.arange(start, min(start + size, columns.shape[1]))
         others = np.delete(columns, window, axis=1)
@@ -65,8 +65,8 @@ def shifts_by_definition(columns: Array, size: int) -> list[list[float]]:
         mean = kept.sum(axis=1)
         length = float(np.linalg.norm(mean))
         shifts = kept.T @ (mean / length) if length > 0.0 else np.zeros(window.size)
-        found.append(sorted(shifts.tolist(), reverse=True) + [0.0] * (size - window.size))
-    return found
+        windows.append(sorted(shifts.tolist(), reverse=True) + [0.0] * (size - window.size))
+    return windows
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5])
@@ -132,8 +132,8 @@ def test_shifts_are_rounded_down_from_their_exact_squares() -> None:
         ours = statistic_shifts(read(poisson(matrix, 0.5, 1.0)), 9)[0]
         exact = [[Fraction(value) for value in row] for row in matrix.entries.tolist()]
         sums = [sum(row) for row in exact]
-        norm = sum(one * one for one in sums)
-        products = [sum(row[j] * one for row, one in zip(exact, sums, strict=True)) for j in range(9)]
+        norm = sum(entry * entry for entry in sums)
+        products = [sum(row[j] * entry for row, entry in zip(exact, sums, strict=True)) for j in range(9)]
         for shift, square in zip(ours.tolist(), sorted((p * p / norm for p in products), reverse=True), strict=True):
             assert square * (1 - Fraction(1, 10**12)) <= Fraction(shift) ** 2 <= square
 
@@ -200,13 +200,13 @@ def test_windows_of_a_banded_matrix_are_below_the_whole_truth_and_above_one_row(
     law = window_law(shifts, pair.sampling_prob, pair.noise_multiplier, Side.LOWER, WORK.resolution, WORK.deadline)
     assert law is not None
     chosen, weights = subsets(0.3, 2)
-    one = [mixture_law(weights, chosen @ row, 1.0, Side.UPPER, WORK.resolution) for row in shifts]
-    both = compose(one[0], one[1], WORK.resolution)
+    laws = [mixture_law(weights, chosen @ row, 1.0, Side.UPPER, WORK.resolution) for row in shifts]
+    both = compose(laws[0], laws[1], WORK.resolution)
     for direction in Direction:
         for epsilon in EPSILONS:
             value = law_delta(law, epsilon, direction)
             assert value <= law_delta(both, epsilon, direction)
-            assert value >= 0.97 * law_delta(one[0], epsilon, direction) - 1e-12
+            assert value >= 0.97 * law_delta(laws[0], epsilon, direction) - 1e-12
 
 
 # Windows that count as equal -----------------------------------------------------------------------------------------
@@ -215,12 +215,12 @@ def test_windows_of_a_banded_matrix_are_below_the_whole_truth_and_above_one_row(
 def test_sets_of_windows_are_below_their_members() -> None:
     shifts = -np.sort(-np.random.default_rng(3).random((40, 5)), axis=1)
     shifts[7], shifts[9, 3:] = 0.0, 0.0
-    found = similar_windows(shifts, Side.LOWER)
-    assert sum(count for _, count in found) == 39
-    assert len(found) <= windows.MOST_LAWS
+    sets = similar_windows(shifts, Side.LOWER)
+    assert sum(count for _, count in sets) == 39
+    assert len(sets) <= windows.MOST_LAWS
     totals = sorted((float(row.sum()) for row in shifts), reverse=True)
     at = 0
-    for smallest, count in found:  # from the strongest on
+    for smallest, count in sets:  # from the strongest on
         members = [row for row in shifts if totals[at + count - 1] <= float(row.sum()) <= totals[at]]
         assert len(members) == count
         for row in members:

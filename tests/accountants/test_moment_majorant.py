@@ -50,7 +50,7 @@ def test_independent_bins_are_near_exact(delta: float) -> None:
         for side in (Side.UPPER, Side.LOWER)
     }
     effort = 1.1 * moments_cost(raised(pair), 8) / WHOLE_SHARE
-    assert max(one.degree for one in relaxations(raised(pair), Side.LOWER, delta, effort)) == 8
+    assert max(relaxation.degree for relaxation in relaxations(raised(pair), Side.LOWER, delta, effort)) == 8
     upper, lower = (epsilon_of(pair, side, delta, effort) for side in (Side.UPPER, Side.LOWER))
     assert exact[Side.LOWER] <= upper <= exact[Side.UPPER] * 1.002
     assert exact[Side.LOWER] * 0.998 <= lower <= exact[Side.UPPER]
@@ -73,7 +73,8 @@ def test_more_effort_reaches_higher_orders_and_never_loosens() -> None:
     pair, efforts = pair_of(8, 40, 2, 2.0), (0.01, 0.2, 2.0)
     gram = raised(pair)
     degrees = [
-        max(one.degree for one in relaxations(gram, Side.LOWER, 1e-5, effort) if one.whole) for effort in efforts
+        max(relaxation.degree for relaxation in relaxations(gram, Side.LOWER, 1e-5, effort) if relaxation.whole)
+        for effort in efforts
     ]
     assert degrees[0] < degrees[-1]
     bounds = [epsilon_of(pair, Side.UPPER, 1e-5, effort) for effort in efforts]
@@ -81,9 +82,9 @@ def test_more_effort_reaches_higher_orders_and_never_loosens() -> None:
 
 
 def test_lower_bounds_come_from_the_whole_alone() -> None:
-    found = list(relaxations(lowered(pair_of(12, 60, 2, 2.0)), Side.LOWER, 1e-5, 5.0))
-    assert found
-    assert all(one.whole for one in found)
+    below = list(relaxations(lowered(pair_of(12, 60, 2, 2.0)), Side.LOWER, 1e-5, 5.0))
+    assert below
+    assert all(relaxation.whole for relaxation in below)
 
 
 def test_without_affordable_moments_it_refuses() -> None:
@@ -168,16 +169,20 @@ def test_classes_of_its_own_bins_settle_the_add_direction(monkeypatch: pytest.Mo
 def test_classes_that_do_not_settle_it_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = BandedMatrix(np.ones((400, 26)))
     pair = BinMixture(noise_multiplier=18.0, matrix=matrix, bins=40)
-    found = ACCOUNTANT.bound(pair, Side.UPPER, LIGHT).epsilon(1e-5)
+    epsilon = ACCOUNTANT.bound(pair, Side.UPPER, LIGHT).epsilon(1e-5)
     monkeypatch.setattr(moment_majorant, "own_classes", lambda gram, highest, effort: None)
-    assert found <= ACCOUNTANT.bound(pair, Side.UPPER, LIGHT).epsilon(1e-5) * (1.0 + 1e-9)
+    assert epsilon <= ACCOUNTANT.bound(pair, Side.UPPER, LIGHT).epsilon(1e-5) * (1.0 + 1e-9)
 
 
 def test_a_claim_that_needed_the_highest_order_is_confirmed() -> None:
     """Certificates of versions that always went on to it where the add direction was not settled yet."""
     pair = alike(8.0)
     gram = raised(pair)
-    whole = next(one for one in relaxations(gram, Side.UPPER, 1e-5, LIGHT.effort) if one.whole and one.degree == 6)
+    whole = next(
+        relaxation
+        for relaxation in relaxations(gram, Side.UPPER, 1e-5, LIGHT.effort)
+        if relaxation.whole and relaxation.degree == 6
+    )
     profile = whole.prepare(Deadline())(Direction.REMOVE, Side.UPPER)
     claimed = smallest_epsilon(profile, 1e-5, Side.UPPER)
     assert ACCOUNTANT.bound(pair, Side.UPPER, LIGHT).delta(claimed) > 1e-5

@@ -172,7 +172,7 @@ def test_a_candidate_that_is_not_proved_from_the_start_of_the_cell_on_is_worth_n
 
 
 def test_far_epsilons_are_on_the_safe_side() -> None:
-    one = Mixture([(1.0, ring_gram())], 4)
-    upper, lower = (mixture_profile(one, side, 1e-2, Deadline()) for side in Side)
+    mixture = Mixture([(1.0, ring_gram())], 4)
+    upper, lower = (mixture_profile(mixture, side, 1e-2, Deadline()) for side in Side)
     assert lower(650.0) == 0.0
     assert 0.0 < upper(650.0) == upper(600.0) < 1e-3

@@ -59,15 +59,15 @@ def test_samples_lie_between(epochs: int) -> None:
     z = rng.standard_normal((400_000, 12)) @ np.linalg.cholesky(covariance).T + covariance[rng.integers(0, 12, 400_000)]
     ratios = np.exp(z - 0.5 * covariance.diagonal()).mean(axis=1)
     bounds = {side: ACCOUNTANT.bound(run, side, SETTINGS) for side in Side}
-    found = {side: bound.profiles for side, bound in bounds.items()}
+    profiles = {side: bound.profiles for side, bound in bounds.items()}
     for epsilon in (0.1, 0.5, 1.0, 1.8):
         for direction, values in (
             (Direction.REMOVE, np.maximum(1.0 - np.exp(epsilon) / ratios, 0.0)),
             (Direction.ADD, np.maximum(1.0 / ratios - np.exp(epsilon), 0.0)),
         ):
             sampled, error = float(values.mean()), 5.0 * float(values.std()) / np.sqrt(values.size)
-            assert found[Side.UPPER][direction](epsilon) >= sampled - error
-            assert found[Side.LOWER][direction](epsilon) <= sampled + error
+            assert profiles[Side.UPPER][direction](epsilon) >= sampled - error
+            assert profiles[Side.LOWER][direction](epsilon) <= sampled + error
     upper, lower = (bounds[side].epsilon(1e-4) for side in Side)
     assert lower <= upper <= (1.02 if epochs == 1 else 1.06) * lower
 
@@ -90,14 +90,14 @@ def test_several_bins_share_an_innovation() -> None:
 def test_it_refuses_what_it_is_not_for() -> None:
     few = BinMixture(noise_multiplier=1.0, matrix=BandedMatrix(np.ones((FEWEST_BINS - 1, 1))), bins=FEWEST_BINS - 1)
     assert all(ACCOUNTANT.why_not(few, side) for side in Side)
-    for one, settings in (
+    for case, settings in (
         (pair(1, 2.5), Settings(Resolution(68, 0.5 * SMALLEST_DELTA))),
         (pair(1, 0.05), SETTINGS),
         (BinMixture(noise_multiplier=2.0, matrix=BandedMatrix(np.ones((40, 6))), bins=40), SETTINGS),
     ):
         for side in Side:
             with pytest.raises(UnsupportedError):
-                ACCOUNTANT.bound(one, side, settings)
+                ACCOUNTANT.bound(case, side, settings)
 
 
 def test_a_small_ring() -> None:

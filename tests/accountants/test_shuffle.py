@@ -73,8 +73,8 @@ def test_threshold_is_the_best_of_a_dense_search(sigma: float, bins: int, epsilo
     remove = np.max(-np.expm1(log_with) + exp(epsilon) * np.expm1(log_without))
     add = np.max(np.exp(log_without) - exp(epsilon) * np.exp(log_with))
     assert shuffle_thresholds._best_threshold(pair(sigma, bins), epsilon, Direction.REMOVE) == pytest.approx(remove)
-    found = shuffle_thresholds._best_threshold(pair(sigma, bins), epsilon, Direction.ADD)
-    assert found == pytest.approx(add, rel=1e-6)
+    threshold = shuffle_thresholds._best_threshold(pair(sigma, bins), epsilon, Direction.ADD)
+    assert threshold == pytest.approx(add, rel=1e-6)
 
 
 @pytest.mark.parametrize(("sigma", "z"), [(1.0, 3.0), (0.3, 0.5), (0.3, 9.0), (5.0, -2.0), (0.05, 45.0)])

@@ -29,7 +29,7 @@ def outputs(sampler: Shuffle, gradients: tuple[float, ...]) -> Means:
     """How often each vector of batch sums comes out of an epoch."""
     size = sampler.batch_size
     return Counter(
-        tuple(sum(gradients[one] for one in order[b * size : (b + 1) * size]) for b in range(sampler.bins))
+        tuple(sum(gradients[example] for example in order[b * size : (b + 1) * size]) for b in range(sampler.bins))
         for order in permutations(range(len(gradients)))
     )
 
@@ -43,15 +43,15 @@ def density(sampler: Shuffle, gradients: tuple[float, ...], sigma: float, reach:
         mean = sum((part[0] for part in parts), ())
         whole[mean] = whole.get(mean, 0.0) + float(np.prod([part[1] for part in parts]))
     total = sum(whole.values())
-    found = np.zeros((grid.size,) * len(next(iter(whole))))
+    density = np.zeros((grid.size,) * len(next(iter(whole))))
     for mean, weight in whole.items():
-        one = np.array(weight / total)
+        component = np.array(weight / total)
         for coordinate in mean:
-            one = np.multiply.outer(
-                one, np.exp(-0.5 * ((grid - coordinate) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi))
+            component = np.multiply.outer(
+                component, np.exp(-0.5 * ((grid - coordinate) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi))
             )
-        found += one
-    return found
+        density += component
+    return density
 
 
 @lru_cache
@@ -87,9 +87,9 @@ def test_lower_bounds_are_below_the_datasets_that_they_are_about(
     true = true_deltas(sampler, sigma, 1.0, (-1.0,) * (sampler.num_examples - 1), direction)
     mechanism = hs.Mechanism(sampler=sampler, noise_multiplier=sigma)
     profile = hs.bound(mechanism, "shuffle_thresholds", side=Side.LOWER).profiles[direction]
-    found = [profile(epsilon) for epsilon in EPSILONS]
-    assert all(one <= delta * (1.0 + QUADRATURE) + 1e-12 for one, delta in zip(found, true, strict=True))
-    assert found[0] >= 0.5 * true[0], "it is of some use"
+    deltas = [profile(epsilon) for epsilon in EPSILONS]
+    assert all(bound <= delta * (1.0 + QUADRATURE) + 1e-12 for bound, delta in zip(deltas, true, strict=True))
+    assert deltas[0] >= 0.5 * true[0], "it is of some use"
 
 
 @pytest.mark.parametrize("sampler", RUNS, ids=repr)
@@ -137,8 +137,8 @@ def test_the_cdf_keeps_its_digits_at_both_ends(rest: int) -> None:
     with mp.workdps(250):
         rho = mpf(rest) / (2 * size + rest)
         for shift in (WITH, WITHOUT):
-            found = _log_cdf(z, shift, pair)
-            for place, value in zip(z, found, strict=True):
+            logs = _log_cdf(z, shift, pair)
+            for place, value in zip(z, logs, strict=True):
                 exact = log(
                     (1 - rho) * ncdf(mpf(place)) * ncdf(mpf(place) - mpf(shift) / mpf(0.8))
                     + rho * ncdf(mpf(place)) ** 2
@@ -159,8 +159,8 @@ def test_fixed_batches_cost_what_their_worst_example_does(remainder: str, strate
     bins = 3 + (remainder == "short")
     uneven = hs.Deterministic(bins=bins, epochs=2, batch_size=3, remainder=remainder, num_examples=10)
     even = hs.Deterministic(bins=bins, epochs=2)
-    one, other = (
+    of_uneven, of_even = (
         hs.certify(hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=2.0), delta=1e-5).bounds
         for sampler in (uneven, even)
     )
-    assert one == other
+    assert of_uneven == of_even

@@ -74,8 +74,8 @@ def test_lengths_are_rounded_up_from_their_exact_squares(size: int) -> None:
             sum((row[j] if size == 1 else row[j] ** 2) * weight for row, weight in zip(exact, weights, strict=True))
             for j in range(12)
         ]
-        found = ours[:, 0] if size == 1 else ours[0]
-        for length, square in zip(found.tolist(), lengths if size == 1 else sorted(lengths, reverse=True), strict=True):
+        first = ours[:, 0] if size == 1 else ours[0]
+        for length, square in zip(first.tolist(), lengths if size == 1 else sorted(lengths, reverse=True), strict=True):
             assert square <= Fraction(length) ** 2 <= square * (1 + Fraction(1, 10**12))
 
 
@@ -144,11 +144,11 @@ def test_windows_of_all_groups_are_below_the_worst() -> None:
 
 def test_sets_of_windows_are_above_their_members() -> None:
     shifts = -np.sort(-RNG.random((40, 5)), axis=1)
-    found = similar_windows(shifts, Side.UPPER)
-    assert sum(count for _, count in found) == 40
+    sets = similar_windows(shifts, Side.UPPER)
+    assert sum(count for _, count in sets) == 40
     totals = sorted((float(row.sum()) for row in shifts), reverse=True)
     at = 0
-    for largest, count in found:
+    for largest, count in sets:
         for row in (row for row in shifts if totals[at + count - 1] <= float(row.sum()) <= totals[at]):
             assert np.all(largest >= row)
         at += count

@@ -104,8 +104,8 @@ def test_sums_have_the_laws_of_an_enumeration(bands: int, count: int, unit: floa
     summaries = summaries_of(alone(shifts), count)
     edges = [np.sort(rng.uniform(-1.0, 2.5, int(cells))) for cells in rng.integers(3, 6, 5)]
     lattice = Lattice(0.4, edges, unit, 40 if unit > 0.1 else 300)
-    found = sum_laws(alone(shifts), summaries, lattice, 1e-30, Deadline())
-    for ours, theirs in zip(found[:2], enumerated(alone(shifts), summaries, lattice), strict=True):
+    sums = sum_laws(alone(shifts), summaries, lattice, 1e-30, Deadline())
+    for ours, theirs in zip(sums[:2], enumerated(alone(shifts), summaries, lattice), strict=True):
         assert np.allclose(ours, theirs, rtol=1e-9, atol=1e-14)
         assert ours.sum() == pytest.approx(1.0, abs=1e-12)
 
@@ -119,8 +119,8 @@ def test_sums_of_bins_that_wrap_around_have_the_laws_of_an_enumeration() -> None
     shifts = Shifts(own, np.array([-1, -1, -1, 1, 1, 0]), np.array([[0.9, 0.7, 0.4], [0.5, 0.0, 0.0]]))
     summaries = summaries_of(shifts, 2)
     lattice = Lattice(0.4, [np.sort(rng.uniform(-1.0, 2.5, 3)) for _ in range(6)], 0.31, 50)
-    found = sum_laws(shifts, summaries, lattice, 1e-30, Deadline())
-    for ours, theirs in zip(found[:2], enumerated(shifts, summaries, lattice), strict=True):
+    sums = sum_laws(shifts, summaries, lattice, 1e-30, Deadline())
+    for ours, theirs in zip(sums[:2], enumerated(shifts, summaries, lattice), strict=True):
         assert np.allclose(ours, theirs, rtol=1e-9, atol=1e-14)
         assert ours.sum() == pytest.approx(1.0, abs=1e-12)
 

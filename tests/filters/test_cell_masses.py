@@ -33,7 +33,7 @@ def test_masses_of_cells_err_by_less_than_is_charged(shift: float) -> None:
                 exact_cdf(b) - exact_cdf(a) if b <= 0 else exact_cdf(-a) - exact_cdf(-b) for a, b in pairwise(places)
             ]
             exact = [exact_cdf(places[0]), *inner, exact_cdf(-places[-1])]
-            worst = max(abs(mp.mpf(mass) / one - 1) for mass, one in zip(masses.tolist(), exact, strict=True))
+            worst = max(abs(mp.mpf(mass) / truth - 1) for mass, truth in zip(masses.tolist(), exact, strict=True))
         assert 2 * worst < error < 1e-8
 
 

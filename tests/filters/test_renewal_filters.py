@@ -21,15 +21,15 @@ def expected(table: Filter, rows: np.ndarray) -> np.ndarray:
     """The law of T when the rows have these means."""
     edges = np.concatenate([[-np.inf], table.edges, [np.inf]])
     chances = [np.diff(norm.cdf(edges, loc=mean)) for mean in rows]
-    found = np.zeros(table.size)
+    law = np.zeros(table.size)
     for cells in product(range(edges.size - 1), repeat=rows.size):
         summary, total, chance = table.first, 0, 1.0
         for row, cell in enumerate(cells):
             chance *= chances[row][cell]
             total += table.added[summary, cell]
             summary = table.following[summary, cell]
-        found[total % table.size] += chance
-    return found
+        law[total % table.size] += chance
+    return law
 
 
 def random_table(rng: np.random.Generator, size: int) -> Filter:
@@ -97,8 +97,8 @@ def test_all_runs_of_two(column: tuple[float, ...], gap: int, steps: int, first:
         for taken, weight in runs(start, steps, gap, prob):
             single[tuple(rows_of(taken, shifts, steps))] += chance * weight
     truth = np.zeros(16)
-    for (one, chance), (other, weight) in product(single.items(), repeat=2):
-        truth += chance * weight * expected(table, np.array(one) + np.array(other))
+    for (sums_of_first, chance), (sums_of_second, weight) in product(single.items(), repeat=2):
+        truth += chance * weight * expected(table, np.array(sums_of_first) + np.array(sums_of_second))
     assert np.linalg.norm(sums.present - truth) <= error
 
 
@@ -132,9 +132,9 @@ def test_what_is_left_out_is_as_small_as_is_charged(
     short, whole = (
         sum_laws(table, shifts, prob, gap, steps, frequencies=frequencies, **common) for frequencies in (some, every)
     )
-    for one, other in ((short.present, whole.present), (short.without, whole.without)):
-        assert np.linalg.norm(one - other) <= 2e-14
-        assert one.sum() == pytest.approx(1.0, abs=1e-12)
+    for fewer, every_frequency in ((short.present, whole.present), (short.without, whole.without)):
+        assert np.linalg.norm(fewer - every_frequency) <= 2e-14
+        assert fewer.sum() == pytest.approx(1.0, abs=1e-12)
 
 
 def test_frequencies_are_all_there_unless_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,8 +193,8 @@ def test_there_are_as_many_pieces_of_plain_rows_as_is_said(examples: int) -> Non
             while step < steps:
                 shifted[step : step + bands] = True
                 step += gap + int(rng.integers(0, 2))
-        stretches = "".join(" " if one else "x" for one in shifted[:steps]).split()
-        pieces = sum(len(one) // length for one in stretches)
+        stretches = "".join(" " if shift else "x" for shift in shifted[:steps]).split()
+        pieces = sum(len(stretch) // length for stretch in stretches)
         promised = plain_pieces(length, bands, gap, steps, examples)
         assert promised <= pieces
         met += promised > 0
@@ -219,8 +219,8 @@ def test_errors_of_masses_never_raise_a_bound() -> None:
 
 def test_twiddle_factors_err_by_less_than_is_charged() -> None:
     size = 8192
-    found = np.exp(-2j * np.pi / size * np.arange(size))
+    factors = np.exp(-2j * np.pi / size * np.arange(size))
     with mp.workdps(30):
         for k in range(0, size, 61):
             exact = mp.expjpi(mp.mpf(-2 * k) / size)
-            assert abs(mp.mpc(found[k].real, found[k].imag) - exact) < 32 * UNIT_ROUNDOFF
+            assert abs(mp.mpc(factors[k].real, factors[k].imag) - exact) < 32 * UNIT_ROUNDOFF

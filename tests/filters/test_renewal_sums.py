@@ -27,7 +27,7 @@ def test_all_runs(gap: int, chances: tuple[float, ...], first: tuple[float, ...]
     counts = (3, 0, 2, 5, 1, 1, 4)
     exact: dict[int, Fraction] = {}
     for start, chance in enumerate(first):
-        for total, weight in runs(start, counts, [Fraction(one) for one in chances], gap):
+        for total, weight in runs(start, counts, [Fraction(chance) for chance in chances], gap):
             exact[total] = exact.get(total, Fraction(0)) + Fraction(chance) * weight
     masses, error = renewal_sum(np.array(counts), np.array(chances), gap, np.array(first))
     assert error < 1e-12
@@ -38,5 +38,5 @@ def test_all_runs(gap: int, chances: tuple[float, ...], first: tuple[float, ...]
 
 def test_waits_beyond_the_end_take_no_memory() -> None:
     counts, chances, first = np.array([3, 0, 2]), np.array([0.7, 0.3]), np.array([0.5, 0.25, 0.25])
-    found, expected = (renewal_sum(counts, chances, gap, first)[0] for gap in (10**15, 3))
-    np.testing.assert_array_equal(found, expected)
+    masses, expected = (renewal_sum(counts, chances, gap, first)[0] for gap in (10**15, 3))
+    np.testing.assert_array_equal(masses, expected)

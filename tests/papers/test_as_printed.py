@@ -35,7 +35,7 @@ def slow_chances(entries: np.ndarray, cuts: list[int], sigma: float, prob: float
     """Line by line, with all subsets of participations where the number of them is bounded."""
     columns = entries.shape[1]
     share = budget / (2.0 * (np.count_nonzero(entries) - columns))
-    found = []
+    chances = []
     for first, last in pairwise(cuts):
         before = entries[:first]
         seen = [j for j in range(columns) if np.any(before[:, j])]
@@ -43,7 +43,7 @@ def slow_chances(entries: np.ndarray, cuts: list[int], sigma: float, prob: float
             if not np.any(entries[first:last, j]):
                 continue
             if entries[first, j] == 0.0:
-                found.append(1.0)
+                chances.append(1.0)
                 continue
             products = sorted((float(before[:, j] @ before[:, k]) for k in seen), reverse=True)
             tail = dict.fromkeys(range(len(seen) + 1), 0.0)
@@ -54,8 +54,8 @@ def slow_chances(entries: np.ndarray, cuts: list[int], sigma: float, prob: float
             most = min(most for most, value in tail.items() if value <= share)
             own = float(before[:, j] @ before[:, j])
             loss = norm.isf(share) * np.sqrt(own) / sigma + (2.0 * sum(products[:most]) - own) / (2.0 * sigma**2)
-            found.append(prob * exp(loss) / (prob * exp(loss) + 1.0 - prob))
-    return found
+            chances.append(prob * exp(loss) / (prob * exp(loss) + 1.0 - prob))
+    return chances
 
 
 @pytest.mark.parametrize("strategy", [hs.SquareRoot(), hs.BinaryTree()])

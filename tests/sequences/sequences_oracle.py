@@ -23,7 +23,7 @@ def truth(covariance: Array, points: Array = POINTS, epsilons: Sequence[float] =
     known = np.exp(z - 0.5 * covariance.diagonal()[:others, None]).sum(axis=0) / (others + 1)
     own = factor[others, others]
     mean = np.exp(factor[others, :others] @ e - 0.5 * (covariance[others, others] - own**2)) / (others + 1)
-    found = []
+    deltas = []
     for epsilon in epsilons:
         rest = np.exp(epsilon) - known
         safe = np.maximum(rest, 1e-300)
@@ -33,8 +33,8 @@ def truth(covariance: Array, points: Array = POINTS, epsilons: Sequence[float] =
         safe = np.maximum(rest, 1e-300)
         d = np.log(mean / safe) / own
         put = np.where(rest > 0.0, safe * ndtr(0.5 * own - d) - mean * ndtr(-0.5 * own - d), 0.0)
-        found.append([float(mass @ call), float(mass @ put) * np.exp(epsilon)])
-    return np.array(found).T
+        deltas.append([float(mass @ call), float(mass @ put) * np.exp(epsilon)])
+    return np.array(deltas).T
 
 
 def covariance_of(columns: Array, bins: int) -> Array:

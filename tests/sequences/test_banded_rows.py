@@ -32,10 +32,10 @@ def test_slopes_are_those_of_the_loss(side: Side, ring: bool, period: int) -> No
     at = Rows(rows + 0.1 * rng.standard_normal(rows.shape), shared)
     slope = given._loss(at, 0.05)[1]
     for _ in range(3):
-        one, other = 1e-6 * rng.standard_normal(rows.shape), 1e-6 * rng.standard_normal(shared.shape)
-        above = given._loss(Rows(at.rows + one, at.shared + other), 0.05)[0]
-        below = given._loss(Rows(at.rows - one, at.shared - other), 0.05)[0]
-        exact = 2.0 * float((slope.rows * one).sum() + (slope.shared * other).sum())
+        of_rows, of_shared = 1e-6 * rng.standard_normal(rows.shape), 1e-6 * rng.standard_normal(shared.shape)
+        above = given._loss(Rows(at.rows + of_rows, at.shared + of_shared), 0.05)[0]
+        below = given._loss(Rows(at.rows - of_rows, at.shared - of_shared), 0.05)[0]
+        exact = 2.0 * float((slope.rows * of_rows).sum() + (slope.shared * of_shared).sum())
         assert above - below == pytest.approx(exact, rel=1e-5, abs=1e-12)
 
 
@@ -66,9 +66,9 @@ def test_little_is_lost_where_there_is_white_noise(side: Side) -> None:
     roomy = replace(given, entries=entries)
     first = roomy.first()
     assert first is not None
-    found = roomy.improved(first, 150, Deadline())
-    assert roomy.loss(found) <= 0.05 * roomy.loss(first)
-    assert roomy.loss(found) <= 0.02
+    improved = roomy.improved(first, 150, Deadline())
+    assert roomy.loss(improved) <= 0.05 * roomy.loss(first)
+    assert roomy.loss(improved) <= 0.02
 
 
 def test_shared_innovations_begin_with_those_that_explain_most() -> None:

@@ -15,12 +15,14 @@ def test_a_shared_part_is_semidefinite(ring: bool) -> None:
     rng = np.random.default_rng(4)
     for _ in range(30):
         shared = rng.standard_normal(int(rng.integers(1, 12)))
-        found = semidefinite(shared)
-        assert (found[1:] == shared[1:]).all()
-        assert np.linalg.eigvalsh(toeplitz(found, 60, ring)).min() >= -1e-13
-        symbol = found[0] + 2.0 * np.cos(np.outer(np.linspace(0.0, np.pi, 5000), np.arange(1, found.size))) @ found[1:]
+        raised = semidefinite(shared)
+        assert (raised[1:] == shared[1:]).all()
+        assert np.linalg.eigvalsh(toeplitz(raised, 60, ring)).min() >= -1e-13
+        symbol = (
+            raised[0] + 2.0 * np.cos(np.outer(np.linspace(0.0, np.pi, 5000), np.arange(1, raised.size))) @ raised[1:]
+        )
         assert symbol.min() >= 0.0
-        assert found[0] == shared[0] or symbol.min() <= 0.01
+        assert raised[0] == shared[0] or symbol.min() <= 0.01
 
 
 def test_a_toeplitz_matrix_has_its_entries_by_distance() -> None:
@@ -64,11 +66,11 @@ def test_what_epsilon_changes_with_is_its_derivative() -> None:
     The simulation has 12,000 samples, so a tenth of the largest weight is what it may be off by.
     """
     covariance = covariance_of(np.array([1.0, 0.5]), 3) / 1.2
-    found = sensitivity(covariance, 1e-2, Deadline())
+    computed = sensitivity(covariance, 1e-2, Deadline())
     near = epsilon_at(covariance, 1e-2)
-    assert found.epsilon == pytest.approx(near, rel=0.03)
+    assert computed.epsilon == pytest.approx(near, rel=0.03)
     for lag in range(2):
         place = np.arange(3)
         moved = covariance + 0.01 * (np.abs(np.subtract.outer(place, place)) == lag)
         change = (epsilon_at(moved, 1e-2) / near - 1.0) / 0.01
-        assert found.weights[lag] == pytest.approx(change, abs=0.1 * float(found.weights.max()))
+        assert computed.weights[lag] == pytest.approx(change, abs=0.1 * float(computed.weights.max()))

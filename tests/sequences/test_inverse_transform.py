@@ -112,12 +112,12 @@ def test_what_is_left_out_and_relative_errors_are_charged_to_both_sides(alone: b
             return BoundedTransform(exact, abs(m), abs(p), 1.01e-3 * float(atoms.max()))
 
         for side in Side:
-            found = TransformProfiles(transformed, 0.6, side, 1e-3, 0.5, alone)
+            profiles = TransformProfiles(transformed, 0.6, side, 1e-3, 0.5, alone)
             for epsilon in (0.0, 0.3, 0.6):
                 remove = float(masses @ np.maximum(atoms - np.exp(epsilon), 0.0))
                 add = float(masses @ np.maximum(1.0 - np.exp(epsilon) * atoms, 0.0))
                 for direction, exact_delta in ((Direction.REMOVE, remove), (Direction.ADD, add)):
-                    bound = found.delta_at(epsilon, direction)
+                    bound = profiles.delta_at(epsilon, direction)
                     assert bound >= exact_delta if side is Side.UPPER else bound <= exact_delta
 
 
@@ -129,8 +129,8 @@ def test_small_thresholds_are_bounded_without_smoothing() -> None:
         return BoundedTransform(exact_transform(atoms, masses, smoothing, largest), 0.0, 0.0, 0.0)
 
     spread = 2.6
-    found = TransformProfiles(transformed, spread, Side.UPPER, 1e-5, 3.0, True).profiles()[Direction.ADD]
+    profile = TransformProfiles(transformed, spread, Side.UPPER, 1e-5, 3.0, True).profiles()[Direction.ADD]
     for epsilon in (2.0, 2.5, 3.0, 3.5):
         exact = float(masses @ np.maximum(1.0 - np.exp(epsilon) * atoms, 0.0))
-        assert exact <= found(epsilon) <= 20.0 * exact + 2e-5
-    assert found(3.0) <= 1e-4
+        assert exact <= profile(epsilon) <= 20.0 * exact + 2e-5
+    assert profile(3.0) <= 1e-4

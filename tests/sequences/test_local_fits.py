@@ -25,8 +25,8 @@ def uneven(ring: bool = False, bands: int = 3) -> Array:
     if ring:
         rows[:, : bands - 1] += rows[:, BINS:]
         rows = rows[:, :BINS]
-    found: Array = rows @ rows.T
-    return found
+    covariance: Array = rows @ rows.T
+    return covariance
 
 
 @pytest.mark.parametrize(("ring", "bands"), [(False, 3), (True, 3), (False, 6), (True, 6)])

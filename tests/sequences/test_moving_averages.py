@@ -39,8 +39,8 @@ def random_averages(rng: np.random.Generator, bins: int) -> MovingAverages:
 
 
 def profiles(chain: MovingAverages, side: Side, delta: float, epsilon: float) -> Array:
-    found = averages_profiles(chain, side, delta, epsilon, True, Deadline()).profiles()
-    return np.array([[found[direction](at) for at in EPSILONS] for direction in Direction])
+    by_direction = averages_profiles(chain, side, delta, epsilon, True, Deadline()).profiles()
+    return np.array([[by_direction[direction](at) for at in EPSILONS] for direction in Direction])
 
 
 def test_random_averages_against_quadrature() -> None:
@@ -124,7 +124,7 @@ def test_white_noise_has_its_transform(deviation: float) -> None:
     """Against mpmath's quadrature on a line that is moved as far as it may be, at small and at large places."""
     noise = Noise.of(deviation)
     scales, damping, pace = np.array([1e-4, 0.03, 1.0, 40.0]), 0.7, 3.0
-    found = noise_table(scales, noise.nodes, noise.weights, damping, np.array([0.0, pace, 5.0]))
+    table = noise_table(scales, noise.nodes, noise.weights, damping, np.array([0.0, pace, 5.0]))
     mp.dps = 18
     for f, k in product((0, 4), range(scales.size)):
         z, turn = mp.mpc(damping, -f * pace) * mpf(float(scales[k])), mp.pi / (4 * max(deviation, 0.4))
@@ -134,7 +134,7 @@ def test_white_noise_has_its_transform(deviation: float) -> None:
             return mp.exp(-z * mp.exp(deviation * place - mpf(deviation) ** 2 / 2) - place**2 / 2)
 
         exact = complex(quad(term, [-10, -3, 3, 10]) / mp.sqrt(2 * mp.pi))
-        assert abs(complex(*found[f, :, k]) - exact) <= noise.error + 1e-14
+        assert abs(complex(*table[f, :, k]) - exact) <= noise.error + 1e-14
 
 
 def test_sizes_of_the_transform_of_white_noise_fall() -> None:
@@ -161,10 +161,10 @@ def test_powers_stand_for_steps_within_their_error(tolerance: float) -> None:
             return np.vstack([after.real, after.imag])
 
         start = np.vstack([np.ones(30), np.zeros(30)])
-        found, error = stationary(step, start, weights, length, tolerance)
+        powered, error = stationary(step, start, weights, length, tolerance)
         exact = np.linalg.matrix_power(operator, length) @ np.ones(30)
         assert error <= tolerance
-        assert np.sqrt(weights @ np.abs(found[0] + 1j * found[1] - exact) ** 2) <= error + 1e-13
+        assert np.sqrt(weights @ np.abs(powered[0] + 1j * powered[1] - exact) ** 2) <= error + 1e-13
 
 
 def test_powers_change_no_bound_by_more_than_their_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,11 +200,11 @@ def test_tables_of_many_frequencies_are_not_held_at_once(monkeypatch: pytest.Mon
     weights = np.column_stack([np.arange(30, 36), np.arange(20, 14, -1)])
     given = prepared(MovingAverages(1, weights, 0.02, np.full(6, 0.9)), 1e-3, Deadline())
     (nodes,) = given.nodes
-    found = []
+    transforms = []
     for most in (module.TOGETHER, 2):
         monkeypatch.setattr(module, "MOST_HELD", most * 2 * nodes.scales.size)
-        found.append(module.transform_of(given, 1e-3, 0.2, 3.0, Deadline()).transform)
-    assert np.abs(found[0].values - found[1].values).max() <= 1e-11
+        transforms.append(module.transform_of(given, 1e-3, 0.2, 3.0, Deadline()).transform)
+    assert np.abs(transforms[0].values - transforms[1].values).max() <= 1e-11
 
 
 @pytest.mark.parametrize("weights", [[60, 40, 20], [7, 5, -3], [0, 4, 9], [1, 0, 0]])
@@ -217,14 +217,14 @@ def test_tables_between_nodes_are_within_their_error(weights: list[int], unit: f
     paces = np.array([0.0, 40.0, 3.0])
     coarse = noise_table(nodes.scales, nodes.noise.nodes, nodes.noise.weights, 0.3, paces)
     exact = noise_table(given.scales[0], nodes.noise.nodes, nodes.noise.weights, 0.3, paces)
-    found, factors = np.empty((2, given.scales.shape[1])), np.abs(kind.factors).sum(axis=1).max()
+    table, factors = np.empty((2, given.scales.shape[1])), np.abs(kind.factors).sum(axis=1).max()
     windows, first = given.windows, given.groups[0].first[0]
     used = np.unique(np.concatenate([first, first + np.maximum(windows.counts - 1, 0)]))
     for f in range(3):
         natural = np.empty((2, given.places))
-        place_table(coarse[f], nodes.stride, kind.starts, kind.factors, kind.newest, kind.columns, natural, found)
+        place_table(coarse[f], nodes.stride, kind.starts, kind.factors, kind.newest, kind.columns, natural, table)
         error = nodes.error + factors * (nodes.noise.error + 2e-14) + nodes.noise.error
-        assert np.hypot(*(found - exact[f])[:, used]).max() <= error
+        assert np.hypot(*(table - exact[f])[:, used]).max() <= error
 
 
 @pytest.mark.parametrize("deviation", [0.2, 0.7])
@@ -248,14 +248,14 @@ def test_frequencies_that_are_left_out_are_within_their_error(monkeypatch: pytes
     """Far more is left out than is reasonable: each value is still as near as its error says."""
     chain = MovingAverages(1, np.tile([40, 30], (20, 1)), 0.015, np.full(20, 0.5))
     given = prepared(chain, 1e-4, Deadline())
-    found = []
+    transforms = []
     for share in (1e7, 0.0):
         monkeypatch.setattr(module, "CUT_SHARE", share)
-        found.append(module.transform_of(given, 1e-4, 0.1, 3.0, Deadline()).transform)
-    out = found[0].values == 0.0
+        transforms.append(module.transform_of(given, 1e-4, 0.1, 3.0, Deadline()).transform)
+    out = transforms[0].values == 0.0
     assert out.sum() > out.size // 2
-    assert np.abs(found[1].values[out]).max() > 1e-6
-    assert (np.abs(found[0].values - found[1].values) <= found[0].error + found[1].error).all()
+    assert np.abs(transforms[1].values[out]).max() > 1e-6
+    assert (np.abs(transforms[0].values - transforms[1].values) <= transforms[0].error + transforms[1].error).all()
 
 
 def test_inner_products_of_rows() -> None:
@@ -303,14 +303,14 @@ def test_fits_are_comparable(columns: list[float], side: Side, monkeypatch: pyte
             assert np.linalg.eigvalsh(difference - beside).min() >= -1e-12
             assert chain.whites.min() > 0.0
         if spread == 0.0 and columns[1] == 0.5:  # whole weights, and where bins stop to have weights of their own
-            assert min(np.abs(one.products - covariance).max() for one in chains) < 0.02
+            assert min(np.abs(chain.products - covariance).max() for chain in chains) < 0.02
 
 
 def test_what_bins_share_is_semidefinite() -> None:
     """Where little white noise is there, a linear programme makes more: its semidefinite part is checked as such."""
-    found = banded_fits.fitted(np.array([1.81, 0.9]), 0.2, np.array([1.0, 0.5]), Side.UPPER)
-    assert found is not None
-    white, left, shared = found
+    fit = banded_fits.fitted(np.array([1.81, 0.9]), 0.2, np.array([1.0, 0.5]), Side.UPPER)
+    assert fit is not None
+    white, left, shared = fit
     entries = left + np.array([white, 0.0]) - np.array([1.81, 0.9])
     assert (entries[1:] >= shared[1:] - 1e-9).all()
     assert semidefinite(shared)[0] == shared[0]

@@ -45,16 +45,16 @@ def tables_of(given: Prepared, frequency: float) -> Array:
 def matrix(given: Prepared, group: Group, tables: Array) -> Array:
     """A step as a matrix, entry by entry, in the basis in which the weighted norm is the plain one."""
     windows = given.windows
-    found = np.zeros((windows.start.size,) * 2, COMPLEX)
+    transitions = np.zeros((windows.start.size,) * 2, COMPLEX)
     for s in range(windows.start.size):
         for j in range(windows.counts[s]):
             t = windows.begins[s] + j
             values = [
                 complex(*tables[kind, :, first[s] + j]) for kind, first in zip(group.kinds, group.first, strict=True)
             ]
-            found[s, t] = windows.chances[t] * np.prod(values)
+            transitions[s, t] = windows.chances[t] * np.prod(values)
     root = np.sqrt(windows.start)
-    return found * root[:, None] / root
+    return transitions * root[:, None] / root
 
 
 def uneven(depth: int = 2, period: int = 1) -> MovingAverages:
@@ -77,8 +77,8 @@ def test_traces_are_those_of_all_steps(chain: MovingAverages, frequency: float) 
     for group in given.groups:
         product = product @ np.linalg.matrix_power(matrix(given, group, tables), group.length)
     for tolerance in (1.0, 1e-2, 1e-4, 1e-9):
-        found, error = _traced(given, tables, tolerance, Deadline())
-        assert abs(found - np.trace(product)) <= error
+        traced, error = _traced(given, tables, tolerance, Deadline())
+        assert abs(traced - np.trace(product)) <= error
     assert error <= (1e-9 if chain.depth == 2 else 1e-5)
 
 
@@ -91,8 +91,8 @@ def test_adjoints_are_those_of_steps(frequency: float, period: int) -> None:
     values = np.random.default_rng(0).standard_normal((2, start.size))
     root = np.sqrt(start)
     exact = matrix(given, group, tables).conj().T @ (root * (values[0] + 1j * values[1])) / root
-    found = _adjoint(given, group, tables, Deadline())(values)
-    assert found[0] + 1j * found[1] == pytest.approx(exact, rel=1e-9, abs=1e-9 * np.abs(exact).max())
+    adjoint = _adjoint(given, group, tables, Deadline())(values)
+    assert adjoint[0] + 1j * adjoint[1] == pytest.approx(exact, rel=1e-9, abs=1e-9 * np.abs(exact).max())
 
 
 @pytest.mark.parametrize("chain", [uneven(2), uneven(3), uneven(2, 2)])
@@ -111,8 +111,8 @@ def test_what_blocks_leave_beside_one_function(chain: MovingAverages, frequency:
         values = block @ values
         values /= np.linalg.norm(values)
         exact *= np.linalg.norm(block - np.outer(values, values.conj() @ block))
-    found = _traced(given, tables, 1e3, Deadline())[1]  # which two blocks serve
-    assert exact - 1e-12 <= found <= 1.00001 * exact + 1e-7
+    traced = _traced(given, tables, 1e3, Deadline())[1]  # which two blocks serve
+    assert exact - 1e-12 <= traced <= 1.00001 * exact + 1e-7
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1.0, 30.0])
@@ -144,8 +144,8 @@ def test_small_rings_against_quadrature() -> None:
         exact = truth(chain.products, POINTS_OF_FOUR)
         error = 1e-9 + 3e-5 * exact  # of the trapezoidal rule
         for side in Side:
-            found = averages_profiles(chain, side, 1e-4, 0.8, True, Deadline()).profiles()
-            values = np.array([[found[direction](at) for at in EPSILONS] for direction in Direction])
+            by_direction = averages_profiles(chain, side, 1e-4, 0.8, True, Deadline()).profiles()
+            values = np.array([[by_direction[direction](at) for at in EPSILONS] for direction in Direction])
             assert ((values >= exact - error) if side is Side.UPPER else (values <= exact + error)).all()
             if same > 1:  # one bin after the other is too short for a block that forgets
                 continue
@@ -158,9 +158,9 @@ def test_a_ring_that_forgets_too_little_is_given_up_at_once() -> None:
     A handful of frequencies shows it; the bounds that are left are trivial, and say that they are.
     """
     for side in Side:
-        found = averages_profiles(uneven(3), side, 1e-7, 1.0, True, Deadline())
-        assert found.vain
-        assert all(found.delta_at(0.5, direction) == (side is Side.UPPER) for direction in Direction)
+        profiles = averages_profiles(uneven(3), side, 1e-7, 1.0, True, Deadline())
+        assert profiles.vain
+        assert all(profiles.delta_at(0.5, direction) == (side is Side.UPPER) for direction in Direction)
     assert not averages_profiles(uneven(2), Side.UPPER, 1e-1, 1.0, True, Deadline()).vain
     seen: list[int] = []
 
@@ -177,8 +177,8 @@ def test_groups_are_taken_from_the_end() -> None:
     """However they are joined to runs."""
     own = np.zeros(1, dtype=np.int64)
     groups = [Group(own, own[None], length) for length in (1, 4, 2)]
-    found = [[group.length for group in _shortened(groups, count)] for count in range(7)]
-    assert found == [[1, 4, 2], [1, 4, 1], [1, 4], [1, 3], [1, 2], [1, 1], [1]]
+    lengths = [[group.length for group in _shortened(groups, count)] for count in range(7)]
+    assert lengths == [[1, 4, 2], [1, 4, 1], [1, 4], [1, 3], [1, 2], [1, 1], [1]]
 
 
 @pytest.mark.filterwarnings("error")
@@ -189,8 +189,8 @@ def test_traces_of_next_to_nothing(depth: int, size: float) -> None:
     given = prepared(ring(depth, other=False), 1e-3, Deadline())
     tables = np.zeros((1, 2, given.scales.shape[1]))
     tables[:, 0] = size
-    found, error = _traced(given, tables, 1e-9, Deadline())
-    assert abs(found) <= error <= 1e-9
+    traced, error = _traced(given, tables, 1e-9, Deadline())
+    assert abs(traced) <= error <= 1e-9
 
 
 @pytest.mark.parametrize(("bins", "period"), [(7, 1), (14, 2)])

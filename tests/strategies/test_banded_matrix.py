@@ -89,10 +89,10 @@ def test_covariances(steps: int, bands: int, taps: tuple[float, ...]) -> None:
     inverse_workload = toeplitz(np.concatenate([taps, np.zeros(steps)])[:steps], np.zeros(steps))
     queries = np.linalg.inv(dense(band) @ np.tril(inverse_workload))
     expected = queries @ queries.T
-    found = covariances(*autoregression(band, np.array(taps)))
+    computed = covariances(*autoregression(band, np.array(taps)))
     for t in range(steps):
         for j in range(min(t, bands + len(taps) - 2) + 1):
-            assert found[t, j] == pytest.approx(expected[t, t - j], rel=1e-10, abs=1e-11)
+            assert computed[t, j] == pytest.approx(expected[t, t - j], rel=1e-10, abs=1e-11)
 
 
 @pytest.mark.parametrize("bands", [1, 4, 40])

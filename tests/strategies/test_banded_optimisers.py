@@ -145,31 +145,31 @@ def test_column_normalized_is_the_global_optimum(steps: int, bands: int) -> None
 @pytest.mark.parametrize(("steps", "bands"), [(50, 5), (50, 50), (400, 20)])
 def test_every_start_ends_at_the_same_toeplitz_matrix(steps: int, bands: int) -> None:
     """What two machines differ in is smaller than what two starts differ in."""
-    found = banded_toeplitz.optimal_coefficients(steps, bands)
+    optimum = banded_toeplitz.optimal_coefficients(steps, bands)
 
     def free(point: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = banded_toeplitz.log_error(np.concatenate([[1.0], point]), steps)
         return value, gradient[1:]
 
     for seed in range(3):
-        start = found[1:] / found[0] * np.random.default_rng(seed).uniform(0.8, 1.1, bands - 1)
+        start = optimum[1:] / optimum[0] * np.random.default_rng(seed).uniform(0.8, 1.1, bands - 1)
         again = np.concatenate([[1.0], minimise(free, start, "a test")])
-        assert np.abs(again / np.linalg.norm(again) - found).max() < 1e-9
+        assert np.abs(again / np.linalg.norm(again) - optimum).max() < 1e-9
 
 
 def test_every_start_ends_at_the_same_banded_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = column_normalized.optimal_columns(200, 12)
+    optimum = column_normalized.optimal_columns(200, 12)
     crude = 0.9 ** np.arange(12)
     monkeypatch.setattr(column_normalized, "optimal_coefficients", lambda steps, bands: crude)
-    assert np.abs(column_normalized.optimal_columns(200, 12) - found).max() < 1e-9
+    assert np.abs(column_normalized.optimal_columns(200, 12) - optimum).max() < 1e-9
 
 
 def test_every_start_ends_at_the_same_inverse(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [(300, 12, None), (300, 12, 50), (300, 30, 50)]
-    found = [banded_inverse.optimal_inverse_coefficients(*case) for case in cases]
+    optima = [banded_inverse.optimal_inverse_coefficients(*case) for case in cases]
     crude = np.concatenate([[1.0], -0.1 * 0.8 ** np.arange(30)])
     monkeypatch.setattr(banded_inverse, "inverse_square_root_coefficients", lambda count: crude[:count])
-    for case, coefficients in zip(cases, found, strict=True):
+    for case, coefficients in zip(cases, optima, strict=True):
         again = banded_inverse.optimal_inverse_coefficients(*case)
         assert np.abs(again - coefficients).max() < 1e-9
 
@@ -178,11 +178,11 @@ def test_every_start_ends_at_the_same_inverse(monkeypatch: pytest.MonkeyPatch) -
 def test_inverse_is_stationary_within_its_signs(steps: int, bands: int, min_sep: int | None) -> None:
     """No coefficient off the diagonal is positive; the derivative is 0 where it is negative, and at most 0 (so that
     only a positive value would improve) where it is 0."""
-    found = banded_inverse.optimal_inverse_coefficients(steps, bands, min_sep)
-    assert found[0] > 0.0
-    assert found[1:].max() <= 0.0
-    _, gradient = banded_inverse.log_error(found, steps, min_sep or steps)
-    at_zero = found == 0.0
+    optimum = banded_inverse.optimal_inverse_coefficients(steps, bands, min_sep)
+    assert optimum[0] > 0.0
+    assert optimum[1:].max() <= 0.0
+    _, gradient = banded_inverse.log_error(optimum, steps, min_sep or steps)
+    at_zero = optimum == 0.0
     assert np.abs(gradient[~at_zero]).max() < 1e-8
     assert np.all(gradient[at_zero] < 0.0)
 
@@ -262,9 +262,9 @@ def test_minimise_within_bounds_is_least_squares() -> None:
         off = table @ point - wanted
         return 0.5 * off @ off, table.T @ off
 
-    found = minimise(squares, np.ones(15), "least squares", non_negative=True)
-    assert np.abs(found - expected).max() < 1e-10
-    assert np.array_equal(found == 0.0, expected == 0.0)
+    solution = minimise(squares, np.ones(15), "least squares", non_negative=True)
+    assert np.abs(solution - expected).max() < 1e-10
+    assert np.array_equal(solution == 0.0, expected == 0.0)
 
 
 @pytest.mark.parametrize(

@@ -115,9 +115,9 @@ def test_buffers_reach_the_published_error(steps: int, buffers: int, objective: 
 def test_more_buffers_approach_the_best_toeplitz_matrix_and_stay_above_it() -> None:
     """Of Toeplitz matrices the square root has the least largest error (Dvijotham et al., 2024, Section 3)."""
     best = float(SquareRoot().matrix(200).max_column_norm ** 4)
-    found = [errors(BufferedToeplitz(buffers=buffers), 200).max() for buffers in (1, 2, 4, 8)]
-    assert (np.diff(found) < 0.0).all()
-    assert best * (1.0 - 1e-12) < found[-1] < best * (1.0 + 1e-6)
+    least_errors = [errors(BufferedToeplitz(buffers=buffers), 200).max() for buffers in (1, 2, 4, 8)]
+    assert (np.diff(least_errors) < 0.0).all()
+    assert best * (1.0 - 1e-12) < least_errors[-1] < best * (1.0 + 1e-6)
 
 
 @pytest.mark.parametrize("objective", ["max", "mean"])
@@ -253,13 +253,13 @@ def test_several_epochs_against_a_slow_search(steps: int, epochs: int) -> None:
         return float(slow_log_error(matrix, epochs))
 
     rng = np.random.default_rng(steps)
-    found = [
+    values = [
         minimize(loss, np.where(rows == columns, 1.0, 0.3) + 0.3 * rng.random(rows.size), method="BFGS").fun
         for _ in range(3)
     ]
     value, _ = dense.log_error(dense.optimal_matrix_for_epochs(steps, epochs), epochs)
-    assert value == pytest.approx(min(found), abs=1e-6)
-    assert value < min(found) + 1e-10
+    assert value == pytest.approx(min(values), abs=1e-6)
+    assert value < min(values) + 1e-10
 
 
 def test_several_epochs_are_stationary_and_beat_what_is_known() -> None:

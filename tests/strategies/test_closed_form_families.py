@@ -155,8 +155,8 @@ def power_series_inverse(coefficients: np.ndarray, steps: int) -> list[Fraction]
 @pytest.mark.parametrize("coefficients", [[1.0], [0.7, -0.3], [1.0, 0.0, -0.5], [0.9, -0.8, 0.1], [1.0, -0.5, -0.125]])
 def test_the_column_is_within_its_rounding_of_the_inverse_series(coefficients: list[float]) -> None:
     matrix = InverseToeplitzMatrix(np.array(coefficients), 25)
-    for found, exact in zip(matrix.toeplitz_column, power_series_inverse(np.array(coefficients), 25), strict=True):
-        assert abs(Fraction(float(found)) - exact) <= Fraction(matrix.rounding) * exact
+    for entry, exact in zip(matrix.toeplitz_column, power_series_inverse(np.array(coefficients), 25), strict=True):
+        assert abs(Fraction(float(entry)) - exact) <= Fraction(matrix.rounding) * exact
     assert matrix.rounding < 1e-9
 
 

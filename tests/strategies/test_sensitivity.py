@@ -55,10 +55,10 @@ def matrices(draw: st.DrawFn) -> StrategyMatrix:
 @settings(deadline=None, max_examples=250)
 def test_min_separation_is_the_worst_pattern_or_above(matrix: StrategyMatrix, min_sep: int) -> None:
     truth = largest_norm(matrix, min_sep)
-    found = sensitivity.min_separation(matrix, min_sep)
-    assert found.value >= truth
-    if found.exact:
-        assert found.value <= truth * (1.0 + SLACK)
+    bound = sensitivity.min_separation(matrix, min_sep)
+    assert bound.value >= truth
+    if bound.exact:
+        assert bound.value <= truth * (1.0 + SLACK)
 
 
 @given(matrices(), st.integers(1, MOST_STEPS))
@@ -70,9 +70,9 @@ def test_single_and_fixed_epochs_are_exact(matrix: StrategyMatrix, bins: int) ->
     if matrix.steps % bins == 0:
         dense = matrix.materialize()
         truth = max(np.linalg.norm(dense[:, i::bins].sum(axis=1)) for i in range(bins))
-        found = sensitivity.fixed_epochs(matrix, bins)
-        assert found.exact
-        assert truth <= found.value <= truth * (1.0 + SLACK)
+        bound = sensitivity.fixed_epochs(matrix, bins)
+        assert bound.exact
+        assert truth <= bound.value <= truth * (1.0 + SLACK)
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,20 @@ def test_single_and_fixed_epochs_are_exact(matrix: StrategyMatrix, bins: int) ->
     ],
 )
 def test_what_is_said_to_be_exact(matrix: StrategyMatrix, min_sep: int) -> None:
-    found = sensitivity.min_separation(matrix, min_sep)
+    bound = sensitivity.min_separation(matrix, min_sep)
     truth = largest_norm(matrix, min_sep)
-    assert found.exact
-    assert truth <= found.value <= truth * (1.0 + SLACK)
+    assert bound.exact
+    assert truth <= bound.value <= truth * (1.0 + SLACK)
 
 
 def test_a_column_that_grows_is_bounded_and_said_so() -> None:
     """Column (1, 0, 0, 1): steps 2 and 5 share a row, the comb 0, 2, 4 of min_sep 2 has no two that do."""
     matrix = ToeplitzMatrix(np.array([1.0, 0.0, 0.0, 1.0]), 6)
-    found = sensitivity.min_separation(matrix, 2)
-    assert not found.exact
+    bound = sensitivity.min_separation(matrix, 2)
+    assert not bound.exact
     assert largest_norm(matrix, 2) == pytest.approx(np.sqrt(7.0))
     # The columns of the majorant (1, 1, 1, 1) at 0, 2 and 4 sum to (1, 1, 2, 2, 2, 2).
-    assert found.value == pytest.approx(np.sqrt(18.0), rel=SLACK)
+    assert bound.value == pytest.approx(np.sqrt(18.0), rel=SLACK)
 
 
 def test_orthogonal_columns_are_worth_more_in_the_middle() -> None:

@@ -29,12 +29,12 @@ def test_roundings_are_counted_against_exact_fractions() -> None:
     rng = np.random.default_rng(3)
     taps = -rng.random(5) / 8.0
     taps[0] = 0.9
-    found = toeplitz_solve(taps, np.eye(1, 60)[0])
+    column = toeplitz_solve(taps, np.eye(1, 60)[0])
     exact: list[Fraction] = []
     for t in range(60):
         known = sum(-Fraction(taps[j]) * exact[t - j] for j in range(1, min(t, 4) + 1))
         exact.append((Fraction(int(t == 0)) + known) / Fraction(taps[0]))
-    for t, (value, truth) in enumerate(zip(found, exact, strict=True)):
+    for t, (value, truth) in enumerate(zip(column, exact, strict=True)):
         assert abs(Fraction(value) - truth) <= truth * Fraction((taps.size + 2.0) * (t + 1.0) * UNIT_ROUNDOFF)
 
 

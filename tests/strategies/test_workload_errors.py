@@ -70,8 +70,8 @@ def test_independent_noise_adds_up() -> None:
 def test_banded_inverse_square_root_at_1024_steps(bands: int, printed: str) -> None:
     """Mean squared error of prefix sums times squared sensitivity of one participation, as jax-privacy 2.0 gives it."""
     matrix = BandedInverseSquareRoot(bands=bands).matrix(1024)
-    found = error.mean_error(matrix, error.prefix_sums(1024)) * sensitivity.single(matrix).value ** 2
-    assert f"{found:.{len(printed) - 3}f}" == printed
+    computed = error.mean_error(matrix, error.prefix_sums(1024)) * sensitivity.single(matrix).value ** 2
+    assert f"{computed:.{len(printed) - 3}f}" == printed
 
 
 @pytest.mark.parametrize("values", [(1.0, 0.0), (-0.1, 0.0), (0.5, 1.0), (0.5, float("nan"))])

@@ -65,10 +65,10 @@ def test_the_law_of_a_window(scales: Array, correlation: float, prob: float, res
     """At least the largest profile of the cases u, and on fine grids little above it, at every epsilon, both ways."""
     law = window_law(scales, correlation, prob, resolution, Deadline())
     truth = np.max([deltas(*ratios_and_masses(scales, correlation, prob, u)) for u in range(scales.size)], axis=0)
-    found = of_law(law)
+    computed = of_law(law)
     error = 2e-5  # of sums over the grid: the second derivative of the hockey stick's edge, times a cell
-    assert (found >= truth - error).all()
-    assert (found <= truth * (1.02 if resolution is FINE else 1.2) + 2e-4).all()
+    assert (computed >= truth - error).all()
+    assert (computed <= truth * (1.02 if resolution is FINE else 1.2) + 2e-4).all()
     assert law.mean() == pytest.approx(1.0, abs=1e-9)
     assert law.floor <= (1.0 - prob) ** scales.size * (1.0 + 1e-12)
 
@@ -102,7 +102,7 @@ def test_every_step_samples_the_lattice_once_more() -> None:
 
 def test_finer_grids_are_tighter() -> None:
     scales = np.full(12, 0.8)
-    fine, coarse = (of_law(window_law(scales, 0.5, 0.05, one, Deadline())) for one in (FINE, COARSE))
+    fine, coarse = (of_law(window_law(scales, 0.5, 0.05, resolution, Deadline())) for resolution in (FINE, COARSE))
     assert (fine <= coarse * (1.0 + 1e-6) + 1e-12).all()
 
 
@@ -112,8 +112,8 @@ def test_independent_columns_are_a_weighted_average() -> None:
     law = window_law(scales, 0.0, prob, FINE, Deadline())
     weights = prob * (1.0 - prob) ** np.arange(10)
     exact = float(weights**2 @ np.expm1(scales**2))
-    found = float(law.mass @ (law.support - 1.0) ** 2)
-    assert exact < found < 1.05 * exact
+    variance = float(law.mass @ (law.support - 1.0) ** 2)
+    assert exact < variance < 1.05 * exact
 
 
 @settings(deadline=None, max_examples=25)
@@ -175,7 +175,7 @@ def test_chains_dominate_by_eigenvalues(seed: int) -> None:
 def test_a_chain_dominates_every_matrix_that_the_known_one_may_be() -> None:
     """One that is larger by the rounding, in every entry; where nothing is rounded, so much room is not taken."""
     n, size, rounding = 20, 4, 0.01
-    columns = np.array([[one if j + d < n else 0.0 for d, one in enumerate((1.0, 0.6, 0.3))] for j in range(n)])
+    columns = np.array([[entry if j + d < n else 0.0 for d, entry in enumerate((1.0, 0.6, 0.3))] for j in range(n)])
     matrix = sum(np.diag(columns[: n - d, d], -d) for d in range(3))
     gram, band = matrix.T @ matrix, gram_band(columns, size)
     for known, dominates in ((rounding, True), (0.0, False)):

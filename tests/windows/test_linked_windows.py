@@ -33,7 +33,7 @@ COARSE = Resolution(24, 1e-4)
 
 
 def exact(values: Array) -> list[Fraction]:
-    return [Fraction(float(one)) for one in np.ravel(values)]
+    return [Fraction(float(value)) for value in np.ravel(values)]
 
 
 def contracted(scale: float, cells: int) -> tuple[Array, Array]:
@@ -49,10 +49,10 @@ def run_below(scales: Array, steps: int, prob: float, warm: bool, cells: int) ->
     """
     size = scales.size
     laws = [contracted(float(scales[t % size - steps % size]), cells) for t in range(steps)]
-    values = np.meshgrid(*[one[0] for one in laws], indexing="ij", sparse=True)
+    values = np.meshgrid(*[law[0] for law in laws], indexing="ij", sparse=True)
     chances = np.ones((1,) * steps)
-    for which, one in enumerate(laws):
-        chances = chances * one[1].reshape([-1 if axis == which else 1 for axis in range(steps)])
+    for which, law in enumerate(laws):
+        chances = chances * law[1].reshape([-1 if axis == which else 1 for axis in range(steps)])
     later = [np.ones((1,) * steps)] * (size + 1)
     ratios = []
     for t in range(steps - 1, -1, -1):
@@ -99,9 +99,9 @@ def test_never_below_a_contraction_of_the_truth(seed: int) -> None:
         steps = size
     detail = Detail(int(rng.integers(1, 5)), ((0.0, 1.0), (0.0, 0.5, 1.0), (0.0, 0.3, 0.6, 1.0))[seed % 3])
     below = deltas(*run_below(scales, steps, prob, warm, 12 if steps < 5 else 7))
-    found = of_law(linked(scales, steps, prob, warm, detail, COARSE))
-    assert (found >= below - 1e-12).all()
-    assert (found <= 3.0 * below + 0.1).all()  # few cells: the contraction is rough
+    computed = of_law(linked(scales, steps, prob, warm, detail, COARSE))
+    assert (computed >= below - 1e-12).all()
+    assert (computed <= 3.0 * below + 0.1).all()  # few cells: the contraction is rough
 
 
 @pytest.mark.parametrize("warm", [True, False])
@@ -110,18 +110,18 @@ def test_little_is_lost_when_all_is_kept(warm: bool) -> None:
     scales, prob = np.full(2, 0.8), 0.3
     detail = Detail(2, tuple(np.linspace(0.0, 1.0, 11)))
     below = deltas(*run_below(scales, 4, prob, warm, 24))
-    found = of_law(linked(scales, 4, prob, warm, detail, Resolution(68, 1e-4)))
-    assert (found >= below).all()
-    assert (found <= 1.03 * below + 9e-3).all()  # equally likely cells are rough in the upper tail
+    computed = of_law(linked(scales, 4, prob, warm, detail, Resolution(68, 1e-4)))
+    assert (computed >= below).all()
+    assert (computed <= 1.03 * below + 9e-3).all()  # equally likely cells are rough in the upper tail
 
 
 def test_one_window_is_exact_from_a_warm_start() -> None:
     """A run of b steps takes part with the same chance at each: nothing is revealed, and only laws are rounded."""
     scales, prob = np.array([0.5, 1.0, 0.7]), 0.4
     below = deltas(*run_below(scales, 3, prob, True, 60))
-    found = of_law(linked(scales, 3, prob, True, Detail(3, (0.0, 1.0)), Resolution(68, 1e-4)))
-    assert (found >= below).all()
-    assert (found <= 1.02 * below + 4e-3).all()  # as above
+    computed = of_law(linked(scales, 3, prob, True, Detail(3, (0.0, 1.0)), Resolution(68, 1e-4)))
+    assert (computed >= below).all()
+    assert (computed <= 1.02 * below + 4e-3).all()  # as above
 
 
 def test_a_chain_never_falls_below_its_windows() -> None:
@@ -132,14 +132,17 @@ def test_a_chain_never_falls_below_its_windows() -> None:
     first = np.exp(scales[0] * axis - 0.5 * scales[0] ** 2)[:, None]
     state = rho * axis[:, None] + sqrt(1.0 - rho**2) * axis[None, :]
     second, both = np.exp(scales[1] * state - 0.5 * scales[1] ** 2), weight[:, None] * weight[None, :]
-    one, two, many = np.broadcast_to(first, state.shape).ravel(), second.ravel(), both.ravel()
-    inner = [(1.0 - prob) ** 2 + prob * one + prob * (1.0 - prob) * two, (1.0 - prob) + prob * two]
-    ratios = (1.0 - prob) ** 2 * inner[0][None, :] + prob * one[:, None] * inner[0][None, :]
-    ratios += prob * (1.0 - prob) * two[:, None] * inner[1][None, :]
+    first_ratio, second_ratio, many = np.broadcast_to(first, state.shape).ravel(), second.ravel(), both.ravel()
+    inner = [
+        (1.0 - prob) ** 2 + prob * first_ratio + prob * (1.0 - prob) * second_ratio,
+        (1.0 - prob) + prob * second_ratio,
+    ]
+    ratios = (1.0 - prob) ** 2 * inner[0][None, :] + prob * first_ratio[:, None] * inner[0][None, :]
+    ratios += prob * (1.0 - prob) * second_ratio[:, None] * inner[1][None, :]
     truth = deltas(ratios, many[:, None] * many[None, :])
-    found = of_law(linked(scales, 4, prob, False, Detail(2, (0.0, 0.5, 1.0)), COARSE, rho))
-    assert (found >= truth - 1e-4).all()  # of the sum over the grid
-    assert (found <= 1.15 * truth + 5e-3).all()
+    computed = of_law(linked(scales, 4, prob, False, Detail(2, (0.0, 0.5, 1.0)), COARSE, rho))
+    assert (computed >= truth - 1e-4).all()  # of the sum over the grid
+    assert (computed <= 1.15 * truth + 5e-3).all()
 
 
 # Roundings
@@ -152,18 +155,18 @@ def test_terms_are_added_with_the_mean_of_every_group() -> None:
     laws[:, 3:] = 0.0
     terms = np.array([0.01, 0.3, 5.0])
     owners = np.array([0.25, 0.75])
-    found, excess = added(grid, laws, terms, owners)
+    split, excess = added(grid, laws, terms, owners)
     for s in range(3):
         total = sum(exact(laws[s]))
         for g in range(2):
             before = sum(x * m for x, m in zip(exact(grid), exact(laws[s, :, g]), strict=True))
-            after = sum(x * m for x, m in zip(exact(grid), exact(found[s, :, g]), strict=True))
+            after = sum(x * m for x, m in zip(exact(grid), exact(split[s, :, g]), strict=True))
             before += Fraction(float(owners[g])) * Fraction(float(terms[s])) * total
             if s < 2:
                 assert after == pytest.approx(before, rel=1e-14)
                 assert excess[s] == 0.0
-        assert float(found[s].sum()) == pytest.approx(float(total), rel=1e-14)
-        whole_mean = sum(x * sum(exact(found[s, i])) for i, x in enumerate(exact(grid))) + Fraction(float(excess[s]))
+        assert float(split[s].sum()) == pytest.approx(float(total), rel=1e-14)
+        whole_mean = sum(x * sum(exact(split[s, i])) for i, x in enumerate(exact(grid))) + Fraction(float(excess[s]))
         values = [x + Fraction(float(terms[s])) for x in exact(grid)]
         assert float(whole_mean) == pytest.approx(
             float(sum(v * sum(exact(laws[s, i])) for i, v in enumerate(values))), rel=1e-14
@@ -176,7 +179,7 @@ def test_pairs_are_split_in_the_shares_of_their_terms() -> None:
     first, second = rng.uniform(0.0, 1.0, (3, 3, 2)), np.zeros((3, 3, 2))
     second[:, :, 1] = first.sum(axis=2)  # what is before belongs to two groups, what is after to the second
     share, scale = 0.4, 1.3
-    found, excess = spread_pairs(nodes, first, second, share, scale, target)
+    split, excess = spread_pairs(nodes, first, second, share, scale, target)
     mass, mean, over = Fraction(0), Fraction(0), Fraction(0)
     own = Fraction(0)
     for i, x in enumerate(exact(share * nodes)):
@@ -189,17 +192,17 @@ def test_pairs_are_split_in_the_shares_of_their_terms() -> None:
                 own += exact(first[i, j])[0] * x
             elif x + y > 0:
                 own += exact(first[i, j])[0] * x * Fraction(float(target[-1])) / (x + y)
-    assert found.sum() == pytest.approx(float(mass), rel=1e-14)
+    assert split.sum() == pytest.approx(float(mass), rel=1e-14)
     assert excess == pytest.approx(float(over), rel=1e-13)
-    assert found.sum(axis=1) @ target + excess == pytest.approx(float(mean), rel=1e-13)
-    assert found[:, 0] @ target == pytest.approx(float(own), rel=1e-13)
+    assert split.sum(axis=1) @ target + excess == pytest.approx(float(mean), rel=1e-13)
+    assert split[:, 0] @ target == pytest.approx(float(own), rel=1e-13)
 
 
 def test_coarser_nodes_keep_means() -> None:
     grid, laws = np.array([0.0, 0.1, 0.3, 0.4, 1.0]), np.random.default_rng(9).uniform(0.0, 1.0, (2, 5, 3))
-    found = coarser(grid, laws, grid[[0, 2, 4]])
-    np.testing.assert_allclose(found.sum(axis=1), laws.sum(axis=1), rtol=1e-14)
-    np.testing.assert_allclose(np.einsum("smg,m->sg", found, grid[[0, 2, 4]]), np.einsum("sng,n->sg", laws, grid))
+    split = coarser(grid, laws, grid[[0, 2, 4]])
+    np.testing.assert_allclose(split.sum(axis=1), laws.sum(axis=1), rtol=1e-14)
+    np.testing.assert_allclose(np.einsum("smg,m->sg", split, grid[[0, 2, 4]]), np.einsum("sng,n->sg", laws, grid))
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.4, 0.9])
@@ -244,7 +247,7 @@ def test_windows_are_multiplied_upwards_at_both_ends() -> None:
     grid, shifts = Grid(0.1, 6, 7), np.array([-9, -4, -1, 0, 2, 5, 11])
     masses = rng.uniform(0.0, 1.0, (2, 3, shifts.size)) / 20.0
     laws = Laws(rng.uniform(0.0, 1.0, (3, 15)) / 15.0, np.array([0.01, 0.0, 0.02]))
-    found = _before(_joined([(one, 0.003, 0.002) for one in masses]), laws, grid, shifts, 0.0)
+    product = _before(_joined([(kernel, 0.003, 0.002) for kernel in masses]), laws, grid, shifts, 0.0)
     support = np.concatenate([[0.0], grid.nodes])
     places = np.exp(0.1 * shifts)
     for state in range(2):
@@ -256,9 +259,9 @@ def test_windows_are_multiplied_upwards_at_both_ends() -> None:
                 calls += float((weights * np.maximum(values - c, 0.0)).sum())
                 calls += float(masses[state, source] @ places) * float(laws.infinite[source])
                 puts += float((weights * np.maximum(c - values, 0.0)).sum())
-            own = found.masses[state] @ np.maximum(support - c, 0.0) + found.infinite[state]
+            own = product.masses[state] @ np.maximum(support - c, 0.0) + product.infinite[state]
             assert own >= (calls + 0.003) * (1.0 - 1e-12)
-            assert found.masses[state] @ np.maximum(c - support, 0.0) >= (puts + 0.002 * c) * (1.0 - 1e-12)
+            assert product.masses[state] @ np.maximum(c - support, 0.0) >= (puts + 0.002 * c) * (1.0 - 1e-12)
 
 
 @pytest.mark.parametrize("theta", [0.0, 0.45, 1.0])
@@ -279,13 +282,13 @@ def test_mixtures_are_above_every_step_also_where_means_are_off(theta: float) ->
         row[40 if which % 2 else 20] += 1e-3
     laws = Laws(masses, 1e-6 * rng.uniform(size=7))
     owners = np.array([[1.0, 0.0], [1.0, 0.0], [theta, 1.0 - theta], [0.0, 1.0]])
-    found = _shared(laws, owners, grid)
-    assert found.masses.shape[0] == 5
+    shared = _shared(laws, owners, grid)
+    assert shared.masses.shape[0] == 5
     for share in range(2):
         for step, weights in enumerate(owners):
             member = 3 * share + step - 1 if step else 6
-            own = weights @ found.masses[2 * share : 2 * share + 2]
-            far = float(weights @ found.infinite[2 * share : 2 * share + 2])
+            own = weights @ shared.masses[2 * share : 2 * share + 2]
+            far = float(weights @ shared.infinite[2 * share : 2 * share + 2])
             for c in np.concatenate([support, support + 0.013]):
                 calls = float(masses[member] @ np.maximum(support - c, 0.0)) + laws.infinite[member]
                 puts = float(masses[member] @ np.maximum(c - support, 0.0))
@@ -298,19 +301,19 @@ def test_a_convex_function_is_above_given_values() -> None:
     rng = np.random.default_rng(13)
     for _ in range(20):
         widths, values = rng.uniform(0.1, 1.0, 6), rng.uniform(0.0, 1.0, 7) * (rng.random(7) < 0.6)
-        found = convex_above(widths, values)
+        masses = convex_above(widths, values)
         places = np.concatenate([[0.0], np.cumsum(widths)])
-        assert (found >= 0.0).all()
-        calls = np.maximum(places[None, 1:-1] - places[:, None], 0.0) @ found[1:-1]
-        calls += found[-1]
+        assert (masses >= 0.0).all()
+        calls = np.maximum(places[None, 1:-1] - places[:, None], 0.0) @ masses[1:-1]
+        calls += masses[-1]
         # The first mass is at the left end of the first cell; the i-th raises the slope of cells before place i.
-        slopes = np.cumsum(found[:-1][::-1])[::-1]
-        heights = np.append(np.cumsum((slopes * widths)[::-1])[::-1], 0.0) + found[-1]
+        slopes = np.cumsum(masses[:-1][::-1])[::-1]
+        heights = np.append(np.cumsum((slopes * widths)[::-1])[::-1], 0.0) + masses[-1]
         assert (heights >= values - 1e-12).all()
         assert (np.diff(slopes) <= 1e-15).all()
     exact = np.array([3.0, 1.5, 0.5, 0.25])
-    found = convex_above(np.ones(3), exact)
-    np.testing.assert_allclose(np.cumsum(np.cumsum(found[:-1][::-1]))[::-1] + found[-1], exact[:-1])
+    masses = convex_above(np.ones(3), exact)
+    np.testing.assert_allclose(np.cumsum(np.cumsum(masses[:-1][::-1]))[::-1] + masses[-1], exact[:-1])
 
 
 @pytest.mark.parametrize(("size", "count"), [(1, 4), (2, 3), (3, 1), (9, 4), (40, 2)])
@@ -333,8 +336,8 @@ def test_mixtures_are_above_every_step_of_any_chain() -> None:
         owners = owners_of(np.exp(rng.normal(0.0, 0.4, size)), rng.uniform(0.0, 0.8), rng.uniform(0.02, 0.5), 5)
         masses, _, _ = balanced(support, rng.dirichlet(np.full(support.size, 0.1), size), np.zeros(size))
         infinite = 1e-6 * rng.random(size)
-        found, far = mixtures_above(support, masses, infinite, owners)
-        mixed = owners @ found
+        raised, far = mixtures_above(support, masses, infinite, owners)
+        mixed = owners @ raised
         assert (mixed @ strikes[0] + (owners @ far)[:, None] >= masses @ strikes[0] + infinite[:, None] - 1e-12).all()
         assert (mixed @ strikes[1] >= masses @ strikes[1] - 1e-12).all()
         assert (mixed.sum(axis=1) >= masses.sum(axis=1) - 1e-12).all()
@@ -353,8 +356,8 @@ def test_a_member_with_too_large_a_mean_is_below_its_group_at_every_place() -> N
     wide[21], wide[41] = support[41] - 1.0, 1.0 - support[21]
     wide /= wide.sum()
     owners = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    found = _shared(Laws(np.array([narrow, wide, wide]), np.zeros(3)), owners, grid)
+    shared = _shared(Laws(np.array([narrow, wide, wide]), np.zeros(3)), owners, grid)
     for c in np.concatenate([support, support + 0.013]):
         for pay in (np.maximum(support - c, 0.0), np.maximum(c - support, 0.0)):
             for member in (narrow, wide):
-                assert found.masses[1] @ pay + found.infinite[1] >= (member @ pay) * (1.0 - 1e-12)
+                assert shared.masses[1] @ pay + shared.infinite[1] >= (member @ pay) * (1.0 - 1e-12)

@@ -68,9 +68,9 @@ CASES = [
 def test_a_window_is_above_all_outputs_and_close(case: Case) -> None:
     """Each sum over outputs is right to 1e-5 or better; lattice and grids add variance of about a percent."""
     exact = truth(*case)
-    found = of_law(window_law(*case, FINE, Deadline()))
-    assert (found >= exact - 2e-5).all()
-    assert (found <= 1.02 * exact + 2e-3 * exact[:, :1] + 2e-5).all()
+    computed = of_law(window_law(*case, FINE, Deadline()))
+    assert (computed >= exact - 2e-5).all()
+    assert (computed <= 1.02 * exact + 2e-3 * exact[:, :1] + 2e-5).all()
     assert (of_law(window_law(*case, COARSE, Deadline())) >= exact - 2e-5).all()
 
 
@@ -97,7 +97,7 @@ def test_states_that_are_left_out_are_charged(case: Case, monkeypatch: pytest.Mo
 def test_it_grows_with_chances_lengths_and_correlation(prob: float, scale: float, correlation: float, w: int) -> None:
     """What reveals more is never charged less, but for the lattice and grids, which change with it."""
     scales = np.full(w, scale)
-    one = of_law(window_law(scales, correlation, prob, COARSE, Deadline()))
+    smaller = of_law(window_law(scales, correlation, prob, COARSE, Deadline()))
     others: list[Case] = [
         (scales, correlation, 1.3 * prob),
         (1.2 * scales, correlation, prob),
@@ -105,7 +105,7 @@ def test_it_grows_with_chances_lengths_and_correlation(prob: float, scale: float
         (np.append(scales, scale), correlation, prob),
     ]
     for other in others:
-        assert (one <= 1.03 * of_law(window_law(*other, COARSE, Deadline())) + 3e-4).all()
+        assert (smaller <= 1.03 * of_law(window_law(*other, COARSE, Deadline())) + 3e-4).all()
 
 
 def test_a_window_of_one_step_is_that_of_one_participation() -> None:
@@ -117,8 +117,8 @@ def test_a_window_of_one_step_is_that_of_one_participation() -> None:
 
 
 def test_without_correlation_windows_are_independent_steps() -> None:
-    one = window_law(np.array([0.9]), 0.0, 0.1, FINE, Deadline())
-    steps = of_law(power(one, 5, FINE))
+    step = window_law(np.array([0.9]), 0.0, 0.1, FINE, Deadline())
+    steps = of_law(power(step, 5, FINE))
     window = of_law(window_law(np.full(5, 0.9), 0.0, 0.1, FINE, Deadline()))
     assert (window >= steps * (1.0 - 1e-2) - 1e-6).all()
     assert (window <= steps * 1.03 + 1e-4).all()
@@ -133,11 +133,11 @@ def together(
     def at(masses: list[Fraction], place: Fraction) -> Fraction:
         return next(grid[k] for k in range(len(grid)) if place < sum(masses[: k + 1], Fraction(0)))
 
-    found: dict[tuple[Fraction, Fraction], Fraction] = {}
+    joint: dict[tuple[Fraction, Fraction], Fraction] = {}
     for low, high in pairwise(ends):
         pair = (at(first, low), at(second, low))
-        found[pair] = found.get(pair, Fraction(0)) + high - low
-    return found
+        joint[pair] = joint.get(pair, Fraction(0)) + high - low
+    return joint
 
 
 @settings(deadline=None, max_examples=60)
@@ -153,20 +153,20 @@ def test_sums_are_those_of_exact_arithmetic(data: st.DataObject) -> None:
     exact_second = [Fraction(part, sum(second)) for part in second]
     joint = together(grid, exact_first, exact_second)
     scaled = [(a * scale + (b + shift) * ratio, mass) for (a, b), mass in joint.items()]
-    found, excess = large_together(
+    split, excess = large_together(
         np.array(places, dtype=float),
-        np.array([[float(one) for one in exact_first]]),
-        np.array([[float(one) for one in exact_second]]),
+        np.array([[float(mass) for mass in exact_first]]),
+        np.array([[float(mass) for mass in exact_second]]),
         float(scale),
         np.array([float(ratio)]),
         float(shift),
     )
     mean = float(sum(value * mass for value, mass in scaled))
-    assert float(found[0] @ places) + excess[0] == pytest.approx(mean, rel=1e-12)
-    assert found.sum() == pytest.approx(1.0, rel=1e-12)
+    assert float(split[0] @ places) + excess[0] == pytest.approx(mean, rel=1e-12)
+    assert split.sum() == pytest.approx(1.0, rel=1e-12)
     for level in np.linspace(0.0, 1.5 * float(max(scaled)[0]), 13):
         exact = float(sum(max(value - Fraction(level), Fraction(0)) * mass for value, mass in scaled))
-        ours = float(found[0] @ np.maximum(np.array(places) - level, 0.0)) + excess[0]
+        ours = float(split[0] @ np.maximum(np.array(places) - level, 0.0)) + excess[0]
         assert ours >= exact * (1.0 - 1e-12) - 1e-12
 
 
@@ -181,12 +181,12 @@ def test_windows_dominate_the_columns(seed: int) -> None:
     matrix += np.eye(n) / 4
     gram = matrix.T @ matrix
     given_gram = csr_matrix(gram) if seed % 3 else gram
-    found = dominating_windows(given_gram, size, float(rng.uniform(0.5, 4.0)), 0.1, 1e-14, Deadline())
+    dominating = dominating_windows(given_gram, size, float(rng.uniform(0.5, 4.0)), 0.1, 1e-14, Deadline())
     whole = np.zeros((n, n))
-    products = found.chain.products
-    for k, start in enumerate(range(0, n, found.size)):
-        stop = min(start + found.size, n)
-        whole[start:stop, start:stop] = found.levels[k] * products[: stop - start, : stop - start]
+    products = dominating.chain.products
+    for k, start in enumerate(range(0, n, dominating.size)):
+        stop = min(start + dominating.size, n)
+        whole[start:stop, start:stop] = dominating.levels[k] * products[: stop - start, : stop - start]
     smallest = float(np.linalg.eigvalsh(whole - gram)[0])
     assert smallest >= 0.0
     relative = np.linalg.eigvals(np.linalg.solve(whole, gram)).real.max()

@@ -35,10 +35,10 @@ def bound(pair: DominatingPair, side: Side, work: Settings = WORK) -> Bound:
     return direct.ACCOUNTANT.bound(pair, side, work)
 
 
-def assert_equal_bounds(one: DominatingPair, other: DominatingPair) -> None:
+def assert_equal_bounds(pair: DominatingPair, other: DominatingPair) -> None:
     """The same laws; what is bounded without a law, by a contour integral, is between their sides."""
     for side in Side:
-        ours, theirs = bound(one, side), law_profiles(*direct.ACCOUNTANT.laws_of(other, side, WORK))
+        ours, theirs = bound(pair, side), law_profiles(*direct.ACCOUNTANT.laws_of(other, side, WORK))
         for direction in Direction:
             for epsilon in EPSILONS:
                 expected = theirs[direction](epsilon)
@@ -60,8 +60,8 @@ def cyclic(matrix: BandedMatrix | ToeplitzMatrix | TreeMatrix, groups: int, q: f
 
 
 def test_the_identity_is_poisson_sampling() -> None:
-    one = SubsetMixture(noise_multiplier=0.9, matrix=diagonal([1.0] * 20), sampling_prob=0.1)
-    assert_equal_bounds(one, IndependentSteps(noise_multiplier=0.9, sampling_prob=0.1, steps=20))
+    pair = SubsetMixture(noise_multiplier=0.9, matrix=diagonal([1.0] * 20), sampling_prob=0.1)
+    assert_equal_bounds(pair, IndependentSteps(noise_multiplier=0.9, sampling_prob=0.1, steps=20))
     assert_equal_bounds(
         cyclic(diagonal([1.0] * 20), 3, 0.1, 0.9), IndependentSteps(noise_multiplier=0.9, sampling_prob=0.1, steps=7)
     )
@@ -196,13 +196,13 @@ def test_rows_stand_for_all_groups_on_their_side(rows: list[list[float]], side: 
     norms = np.array([sorted(row, reverse=True) + [0.0] * (width - len(row)) for row in rows])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(orthogonal_columns, "MOST_COMPOSITIONS", max(budget, width.bit_length() * 2))
-        found = worst_groups(norms, side)
-    found = np.hstack([found, np.zeros((found.shape[0], width - found.shape[1]))])
-    small, large = (norms, found) if side is Side.UPPER else (found, norms)
+        worst = worst_groups(norms, side)
+    worst = np.hstack([worst, np.zeros((worst.shape[0], width - worst.shape[1]))])
+    small, large = (norms, worst) if side is Side.UPPER else (worst, norms)
     for row in small:
         assert any(bool(np.all(row <= other)) for other in large)
     if budget == 200:  # nothing is lost: the largest sum is still there
-        assert float(found.sum(axis=1).max()) == pytest.approx(float(norms.sum(axis=1).max()), rel=1e-9)
+        assert float(worst.sum(axis=1).max()) == pytest.approx(float(norms.sum(axis=1).max()), rel=1e-9)
 
 
 def test_norms_are_those_of_the_columns_of_each_group() -> None:
@@ -219,9 +219,9 @@ def test_norms_are_those_of_the_columns_of_each_group() -> None:
 def test_the_first_group_is_the_worst_of_a_toeplitz_matrix() -> None:
     matrix = ToeplitzMatrix(np.linspace(1.0, 0.1, 100), 1037)
     norms = norms_by_group(matrix, 100)
-    found = worst_groups(norms, Side.UPPER)
-    np.testing.assert_allclose(found, norms[:1], rtol=1e-10)
-    assert np.unique(found).size == 2
+    worst = worst_groups(norms, Side.UPPER)
+    np.testing.assert_allclose(worst, norms[:1], rtol=1e-10)
+    assert np.unique(worst).size == 2
 
 
 def test_one_row_stands_for_groups_that_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def block_cuts(entries: np.ndarray, single_rows: bool) -> list[int]:
 def slow_blocks(entries: np.ndarray, single_rows: bool) -> list[list[tuple[float, ...]]]:
     """For each block, newest column first: block norm, own, total, square and largest."""
     cuts = block_cuts(entries, single_rows)
-    found = []
+    blocks = []
     for first, last in pairwise(cuts):
         gram = entries[:first].T @ entries[:first]
         pairs = []
@@ -61,5 +61,5 @@ def slow_blocks(entries: np.ndarray, single_rows: bool) -> list[list[tuple[float
                 largest = float(others.max(initial=0.0))
                 pairs.append((norm, float(gram[j, j]), float(others.sum()), float(others @ others), largest))
         if pairs:
-            found.append(pairs)
-    return found
+            blocks.append(pairs)
+    return blocks
