@@ -29,7 +29,7 @@ def certified(data: dict[str, Any], sampler: dict[str, Any], sigma: float = 1.1)
     return hs.certify(plan.mechanism(), delta=1e-5)
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda one: "-".join(map(str, one.values())))
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: "-".join(map(str, sampler.values())))
 @pytest.mark.parametrize("data", [MNIST, LORA], ids=["mnist", "lora"])
 def test_it_certifies(data: dict[str, Any], sampler: dict[str, Any]) -> None:
     bounds = certified(data, sampler).bounds

@@ -66,9 +66,9 @@ def test_a_lower_bound_stands_in_at_smaller_epsilons() -> None:
 @pytest.mark.parametrize("side", Side)
 @pytest.mark.parametrize("near", [TRUTH, 1.01 * TRUTH, TRUTH / 30.0, 30.0 * TRUTH, 1e-200, 600.0, inf, nan, -1.0, 0.0])
 def test_where_a_search_begins_saves_time_alone(side: Side, near: float) -> None:
-    found = smallest_epsilon(lambda epsilon: exp(-epsilon), 1e-3, side, near=near)
-    assert found == pytest.approx(TRUTH, rel=1e-8)
-    assert (exp(-found) <= 1e-3) is (side is Side.UPPER)
+    epsilon = smallest_epsilon(lambda epsilon: exp(-epsilon), 1e-3, side, near=near)
+    assert epsilon == pytest.approx(TRUTH, rel=1e-8)
+    assert (exp(-epsilon) <= 1e-3) is (side is Side.UPPER)
     assert smallest_epsilon(lambda epsilon: 1e-4, 1e-3, side, near=near) == 0.0
 
 

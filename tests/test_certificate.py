@@ -67,10 +67,10 @@ def test_no_upper_bound_is_zero() -> None:
 
 
 def test_an_upper_bound_needs_both_directions() -> None:
-    one = {Direction.REMOVE: lambda epsilon: 0.1}
-    Bound("t", Side.LOWER, Kind.DETERMINISTIC, 1.0, "", one)
+    removal = {Direction.REMOVE: lambda epsilon: 0.1}
+    Bound("t", Side.LOWER, Kind.DETERMINISTIC, 1.0, "", removal)
     with pytest.raises(InvalidInputError, match="both directions"):
-        Bound("t", Side.UPPER, Kind.DETERMINISTIC, 1.0, "", one)
+        Bound("t", Side.UPPER, Kind.DETERMINISTIC, 1.0, "", removal)
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), 701.0])

@@ -25,9 +25,14 @@ from hockeystick.samplers import SAMPLERS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-PAGES += sorted(one for one in (ROOT / "docs").rglob("*.md") if "gallery" not in one.parts)  # written by docs/conf.py
+PAGES += sorted(
+    page for page in (ROOT / "docs").rglob("*.md") if "gallery" not in page.parts
+)  # written by docs/conf.py
 TUTORIAL = ROOT / "docs" / "tutorial.md"
-RUNNING = [ROOT / "README.md", *sorted(one for one in (ROOT / "docs" / "how-to").glob("*.md") if one.stem != "index")]
+RUNNING = [
+    ROOT / "README.md",
+    *sorted(page for page in (ROOT / "docs" / "how-to").glob("*.md") if page.stem != "index"),
+]
 PLANS = sorted((ROOT / "examples" / "plans").glob("*.toml"))
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"].keys()
 LONGEST_LINE = 114
@@ -169,7 +174,7 @@ def test_generated_pages_are_current(monkeypatch):
     for place, content in generated.items():
         current = (ROOT / place).exists() and (ROOT / place).read_text() == content
         assert current, f"{place} is not what follows from the code: run python docs/make_reference.py"
-    assert {one.name for one in (ROOT / "docs/diagrams").iterdir()} == {
+    assert {diagram.name for diagram in (ROOT / "docs/diagrams").iterdir()} == {
         place.name for place in generated if place.match("diagrams/*")
     }
     page = (ROOT / "docs/reference/samplers.md").read_text()
@@ -197,7 +202,7 @@ def test_paths_and_modules_that_are_named_exist(page):
 def test_lines_that_install_work_as_printed():
     """No index has a release: hockeystick comes from a clone, with extras that it has."""
     files = [*PAGES, *(ROOT / "experiments").rglob("*.md")]
-    files += [one for name in ("src", "examples", "experiments", "benchmarks") for one in (ROOT / name).rglob("*.py")]
+    files += [file for name in ("src", "examples", "experiments", "benchmarks") for file in (ROOT / name).rglob("*.py")]
     lines = [line for path in files for line in path.read_text().splitlines() if "pip install" in line]
     assert len(lines) > 20
     assert [line for line in lines if re.search(r"pip install[^`]*hockeystick\[", line)] == []
@@ -225,7 +230,9 @@ def test_the_table_of_rooms_is_that_of_the_layers():
 
 
 def test_every_documented_command_exists_and_every_command_is_documented():
-    commands = {one.name for one in app.registered_commands} | {one.name for one in app.registered_groups}
+    commands = {command.name for command in app.registered_commands} | {
+        command.name for command in app.registered_groups
+    }
     documented = {name for page in PAGES for name in re.findall(r"^\W*hockeystick ([a-z]+)\b", page.read_text(), re.M)}
     assert documented <= commands
     listed = (ROOT / "docs" / "reference" / "commands.md").read_text()
@@ -240,5 +247,5 @@ def test_shipped_plans_can_be_calibrated(plan):
     """With a sixtieth of the usual work, and no clock; tests/calibration compares with what certify says."""
     loaded = hs.Plan.load(plan)
     target, work = loaded.target, {"budget": 1.0, "deadline": hs.Deadline()}
-    found = hs.calibrate_and_certify(loaded.mechanism(), epsilon=target.epsilon, delta=target.delta, **work)
-    assert found.bounds.upper <= target.epsilon
+    calibrated = hs.calibrate_and_certify(loaded.mechanism(), epsilon=target.epsilon, delta=target.delta, **work)
+    assert calibrated.bounds.upper <= target.epsilon

@@ -10,7 +10,7 @@ import hockeystick
 
 HOME = Path(hockeystick.__file__).parents[1]
 FILES = sorted((HOME / "hockeystick").rglob("*.py"))
-NAMES = [".".join(one.relative_to(HOME).with_suffix("").parts).removesuffix(".__init__") for one in FILES]
+NAMES = [".".join(file.relative_to(HOME).with_suffix("").parts).removesuffix(".__init__") for file in FILES]
 """By their files, as a package whose framework is missing cannot be imported to ask for its modules."""
 NEEDED = {
     "noise.devices.columns": ("torch",),

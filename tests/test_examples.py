@@ -15,9 +15,9 @@ PUBLIC = [name for name, home in hs._HOMES.items() if home in MODULES]
 def test_examples_run(name: str) -> None:
     thing = hs.noise.stream if name == "noise.stream" else getattr(hs, name)
     module = importlib.import_module(thing.__module__)
-    found = doctest.DocTestFinder(recurse=False).find(thing, name, module=module)
-    assert sum(len(one.examples) for one in found) > 0, f"{name} has no example"
+    examples = doctest.DocTestFinder(recurse=False).find(thing, name, module=module)
+    assert sum(len(example.examples) for example in examples) > 0, f"{name} has no example"
     report: list[str] = []
-    for one in found:
-        failed = doctest.DocTestRunner(verbose=False).run(one, out=report.append).failed
+    for example in examples:
+        failed = doctest.DocTestRunner(verbose=False).run(example, out=report.append).failed
         assert not failed, "".join(report)

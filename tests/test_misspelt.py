@@ -41,7 +41,9 @@ def test_the_words_of_other_libraries():
     known = {name for model in SAMPLERS.values() for name in model.model_fields} | set(hs.Plan.model_fields) | set(DATA)
     assert set(OTHER_WORDS.values()) <= known
     assert set(OTHER_WORDS) & known == {"noise"}  # a table of plans, which elsewhere is taken for the number
-    said = complaint({"sampler": hs.Poisson(sampling_prob=0.1, steps=2), "noise": 1.0}, lambda one: hs.Mechanism(**one))
+    said = complaint(
+        {"sampler": hs.Poisson(sampling_prob=0.1, steps=2), "noise": 1.0}, lambda values: hs.Mechanism(**values)
+    )
     assert said == "The 'noise' field is not known here (did you mean 'noise_multiplier'?)."
 
 

@@ -62,9 +62,9 @@ def test_bounds_broadcast_over_arrays(bound: hs.Bound) -> None:
     epsilons = np.array([[0.0, 1.0, 2.5], [4.0, 6.0, 700.0]])
     deltas = bound.delta(epsilons)
     assert deltas.shape == (2, 3)
-    assert deltas.tolist() == [[bound.delta(float(one)) for one in row] for row in epsilons]
+    assert deltas.tolist() == [[bound.delta(float(epsilon)) for epsilon in row] for row in epsilons]
     wanted = [1e-3, 1e-5]
-    assert bound.epsilon(wanted).tolist() == [bound.epsilon(one) for one in wanted]
+    assert bound.epsilon(wanted).tolist() == [bound.epsilon(delta) for delta in wanted]
     assert bound.delta([]).shape == (0,)
     assert bound.delta((np.int64(1),)) == [bound.delta(1.0)]
     assert type(bound.delta(np.float32(1.0))) is type(bound.epsilon(np.float64(0.5))) is float

@@ -14,13 +14,13 @@ MOST = 8
 
 def positional(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """How many positional parameters a caller passes."""
-    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
     return len(names) - (names[:1] in (["self"], ["cls"]))
 
 
 def of_triton(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether it is a kernel for devices."""
-    return any(ast.unparse(one).startswith("triton.jit") for one in function.decorator_list)
+    return any(ast.unparse(decorator).startswith("triton.jit") for decorator in function.decorator_list)
 
 
 def too_many(text: str) -> Iterator[str]:
@@ -31,13 +31,13 @@ def too_many(text: str) -> Iterator[str]:
 
 
 def test_functions_take_at_most_eight_positional_parameters() -> None:
-    found = {
+    crowded = {
         f"{path.relative_to(SOURCE).as_posix()}: {name}"
         for path in sorted(SOURCE.rglob("*.py"))
         if not path.is_relative_to(SOURCE / "cli")
         for name in too_many(path.read_text())
     }
-    assert not found
+    assert not crowded
 
 
 def test_what_is_counted() -> None:

@@ -79,9 +79,9 @@ def test_a_plan_is_read_from_the_file_that_it_writes(tmp_path: Path, suffix: str
         plan("shuffle", mechanism={"noise_multiplier": 1.5}, strategy={"kind": "banded_inverse", "bands": 4}),
         plan("deterministic", strategy={"kind": "custom", "path": 'a\\"\x7f\U0001d6bc.npy'}, noise_multiplier=1e-2),
     ]
-    for one in map(Plan.parse, written):
-        path.write_text(one.file_text(json=suffix == ".json"), encoding="utf-8")
-        assert Plan.load(path) == one
+    for parsed in map(Plan.parse, written):
+        path.write_text(parsed.file_text(json=suffix == ".json"), encoding="utf-8")
+        assert Plan.load(path) == parsed
 
 
 def test_plans_are_frozen() -> None:

@@ -18,30 +18,30 @@ def certificate():
 
 
 @pytest.fixture(scope="module")
-def found(certificate):
+def report(certificate):
     return recomputed(certificate)
 
 
-def test_no_method_is_said_to_be_better_than_the_certificate(certificate, found):
-    assert found.unverified is None
-    upper = [one.value for one in found.outcomes if one.side is Side.UPPER and one.value is not None]
-    lower = [one.value for one in found.outcomes if one.side is Side.LOWER and one.value is not None]
+def test_no_method_is_said_to_be_better_than_the_certificate(certificate, report):
+    assert report.unverified is None
+    upper = [outcome.value for outcome in report.outcomes if outcome.side is Side.UPPER and outcome.value is not None]
+    lower = [outcome.value for outcome in report.outcomes if outcome.side is Side.LOWER and outcome.value is not None]
     assert min(upper) >= certificate.epsilon.upper
     assert max(lower) <= certificate.epsilon.lower
 
 
-def test_every_noise_multiplier_is_certified_for_its_epsilon(certificate, found):
-    assert found.noise.keys() >= {1.0, 2.0, 4.0}
-    assert list(found.noise) == sorted(found.noise)
-    for epsilon, sigma in found.noise.items():
+def test_every_noise_multiplier_is_certified_for_its_epsilon(certificate, report):
+    assert report.noise.keys() >= {1.0, 2.0, 4.0}
+    assert list(report.noise) == sorted(report.noise)
+    for epsilon, sigma in report.noise.items():
         assert hs.certify(RUN.with_noise(sigma), delta=certificate.delta).epsilon.upper <= epsilon
 
 
-def test_the_curves_hold_what_the_claim_says(certificate, found):
-    upper, lower = found.curve.bounds[Side.UPPER], found.curve.bounds[Side.LOWER]
+def test_the_curves_hold_what_the_claim_says(certificate, report):
+    upper, lower = report.curve.bounds[Side.UPPER], report.curve.bounds[Side.LOWER]
     assert lower.delta(certificate.epsilon.upper) <= certificate.delta
     assert upper.delta(certificate.epsilon.lower) >= certificate.delta * (1.0 - 1e-9)
-    assert found.left_out == ()
+    assert report.left_out == ()
 
 
 def test_a_claim_that_does_not_follow_gets_no_report(certificate):
@@ -53,23 +53,23 @@ def test_a_claim_that_does_not_follow_gets_no_report(certificate):
 
 def test_a_claim_about_delta_is_drawn_at_its_delta():
     certificate = hs.certify(RUN, epsilon=2.0)
-    found = recomputed(certificate)
-    assert found.unverified is None
-    assert found.curve.numbers["epsilon"][1] == pytest.approx(2.0, rel=1e-3)
+    report = recomputed(certificate)
+    assert report.unverified is None
+    assert report.curve.numbers["epsilon"][1] == pytest.approx(2.0, rel=1e-3)
 
 
 def test_what_there_was_no_time_for_is_named(certificate):
-    found = recomputed(certificate, deadline=hs.Deadline(0.0))
-    assert found.noise == {}
-    assert any("noise multipliers at epsilon" in one for one in found.left_out)
+    report = recomputed(certificate, deadline=hs.Deadline(0.0))
+    assert report.noise == {}
+    assert any("noise multipliers at epsilon" in reason for reason in report.left_out)
 
 
 def test_a_delta_of_zero_has_no_curves():
     certificate = hs.certify(RUN, epsilon=500.0)
     assert certificate.delta.upper < 1e-30
-    found = recomputed(certificate)
-    assert (found.curve, found.outcomes, found.noise) == (None, (), {})
-    assert "claim is about delta" in found.left_out[-1]
+    report = recomputed(certificate)
+    assert (report.curve, report.outcomes, report.noise) == (None, (), {})
+    assert "claim is about delta" in report.left_out[-1]
 
 
 def test_a_sampled_claim_below_a_lower_bound_gets_no_report(certificate):
@@ -88,11 +88,11 @@ def test_a_sampled_claim_below_a_lower_bound_gets_no_report(certificate):
 
 def test_a_composition_is_asked_at_other_deltas(certificate):
     both = hs.compose([certificate, certificate], delta=1e-5)
-    found = recomputed_together(both, deadline=hs.Deadline())
-    assert (found.unverified, found.left_out) == (None, ())
-    assert found.epsilons[1e-5] == both.epsilon
+    report = recomputed_together(both, deadline=hs.Deadline())
+    assert (report.unverified, report.left_out) == (None, ())
+    assert report.epsilons[1e-5] == both.epsilon
     gaussian = hs.Mechanism(sampler=hs.Deterministic(bins=10, epochs=2), noise_multiplier=2.0)  # what the two are
-    for delta, interval in found.epsilons.items():
+    for delta, interval in report.epsilons.items():
         exactly = hs.certify(gaussian, delta=delta).epsilon
         assert interval.lower <= exactly.upper * 1.0001
         assert interval.upper >= exactly.lower

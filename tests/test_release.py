@@ -21,13 +21,17 @@ def test_the_citation_is_about_this_version() -> None:
 
 
 def test_the_versions_of_python_agree() -> None:
-    said = [one.rpartition(" ")[2] for one in PROJECT["project"]["classifiers"] if re.search(r":: 3\.\d+$", one)]
+    said = [
+        classifier.rpartition(" ")[2]
+        for classifier in PROJECT["project"]["classifiers"]
+        if re.search(r":: 3\.\d+$", classifier)
+    ]
     assert f">={said[0]}" == PROJECT["project"]["requires-python"]
     assert PROJECT["tool"]["ruff"]["target-version"] == "py" + said[0].replace(".", "")
 
 
 def test_every_fragment_of_the_change_log_has_a_kind() -> None:
-    kinds = {one["directory"] for one in PROJECT["tool"]["towncrier"]["type"]}
+    kinds = {kind["directory"] for kind in PROJECT["tool"]["towncrier"]["type"]}
     for path in (ROOT / PROJECT["tool"]["towncrier"]["directory"]).iterdir():
         if path.name not in {"template.md", ".gitignore"}:
             assert re.fullmatch(rf"(\+[a-z0-9-]+|\d+)\.({'|'.join(kinds)})(\.\d+)?\.md", path.name), path

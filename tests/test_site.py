@@ -19,7 +19,7 @@ def test_the_site_builds(tmp_path):
     build = [sys.executable, "-m", "sphinx", "-q", "-W", "-n", "--keep-going", "docs", str(site)]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    pages = {one.relative_to(site).with_suffix("").as_posix(): one.read_text() for one in site.rglob("*.html")}
+    pages = {page.relative_to(site).with_suffix("").as_posix(): page.read_text() for page in site.rglob("*.html")}
     assert {"index", "tutorial", "glossary", "reference/api/hockeystick.certify"} <= set(pages)
     loaded = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)="(?:https?:)?//[^"]*"')
-    assert {name: found for name, text in pages.items() if (found := loaded.findall(text))} == {}
+    assert {name: places for name, text in pages.items() if (places := loaded.findall(text))} == {}

@@ -113,9 +113,9 @@ def test_a_matrix_that_changed_in_its_file_makes_another_cell(tmp_path):
     digests: set[str] = set()
     for scale in (1.0, 2.0):
         np.save(path, scale * np.eye(10))
-        found = {cell.digest for cell in sweep.cells()}
-        assert digests.isdisjoint(found)
-        digests |= found
+        cells = {cell.digest for cell in sweep.cells()}
+        assert digests.isdisjoint(cells)
+        digests |= cells
 
 
 def test_a_grid_that_grows_keeps_its_results(tmp_path):

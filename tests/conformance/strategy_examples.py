@@ -8,8 +8,8 @@ STEPS = 8
 """Every example has a matrix for this many steps; ``custom.npy`` is 8 x 8."""
 
 EXAMPLES: dict[str, s.StrategySpec] = {
-    one.kind: one
-    for one in (
+    strategy.kind: strategy
+    for strategy in (
         s.Identity(),
         s.BandedSquareRoot(bands=3),
         s.BandedInverseSquareRoot(bands=3),

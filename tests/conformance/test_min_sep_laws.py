@@ -14,11 +14,11 @@ from scipy.stats import binom, norm
 from hockeystick.samplers import Attribution, BallsInBins, BMinSep, MultiAttribution, Poisson
 
 
-def assert_same(one: Law, other: Law) -> None:
-    one, other = ({run: p for run, p in law.items() if p > 0.0} for law in (one, other))
-    assert set(one) == set(other)
-    for run, chance in one.items():
-        assert math.isclose(chance, other[run], rel_tol=1e-12)
+def assert_same(first: Law, second: Law) -> None:
+    first, second = ({run: p for run, p in law.items() if p > 0.0} for law in (first, second))
+    assert set(first) == set(second)
+    for run, chance in first.items():
+        assert math.isclose(chance, second[run], rel_tol=1e-12)
 
 
 @pytest.mark.parametrize("warm", [True, False])
@@ -114,7 +114,7 @@ def test_with_the_same_coins_exclusion_by_sampled_examples_participates_less(min
         batch_counts = []
         for t, (first, second, _) in enumerate(sampled):
             before = sampled[max(0, t - min_sep + 1) : t]
-            hit = any(one or other for one, other, _ in before)
+            hit = any(first or second for first, second, _ in before)
             outside = any(third for _, _, third in before)
             batch_counts.append(0 if hit else first + (0 if outside else second))
         for warm_up in range(steps):
@@ -171,7 +171,7 @@ def test_examples_of_several_users_reveal_participations() -> None:
 
 def test_a_user_with_fewer_examples_can_be_worse_off() -> None:
     """Where the first column of C is small, examples more make the first, harmless step take the second one's place."""
-    one, two = (remove_delta(0.9, examples, (1e-3, 1.0), 0.5) for examples in (1, 2))
-    assert one > 2 * two > 0.0
-    one, two = (remove_delta(0.9, examples, (1.0, 1.0), 0.5) for examples in (1, 2))
-    assert two > one
+    single, double = (remove_delta(0.9, examples, (1e-3, 1.0), 0.5) for examples in (1, 2))
+    assert single > 2 * double > 0.0
+    single, double = (remove_delta(0.9, examples, (1.0, 1.0), 0.5) for examples in (1, 2))
+    assert double > single

@@ -38,7 +38,7 @@ from hockeystick.strategies import STRATEGIES, BandedSquareRoot, BinaryTree, Str
 PLAIN = [of_one for declared in DECLARED.values() for of_one in declared.mechanisms]
 """Small mechanisms over all samplers."""
 CORRELATED: tuple[tuple[StrategySpec, Sampler, float], ...] = (
-    *((one, BallsInBins(bins=4, epochs=2), 1.5) for kind, one in EXAMPLES.items() if kind != "custom"),
+    *((strategy, BallsInBins(bins=4, epochs=2), 1.5) for kind, strategy in EXAMPLES.items() if kind != "custom"),
     (EXAMPLES["custom"], BallsInBins(bins=2, epochs=4), 1.5),  # without any structure, four bins take a minute
     (BandedSquareRoot(bands=2), Deterministic(bins=5, epochs=3), 2.0),
     (BandedSquareRoot(bands=4), BallsInBins(bins=1, epochs=5), 1.0),
@@ -57,9 +57,9 @@ CORRELATED: tuple[tuple[StrategySpec, Sampler, float], ...] = (
 )
 MECHANISMS = [
     *(Mechanism(sampler=sampler, noise_multiplier=noise) for sampler, noise in PLAIN),
-    *(Mechanism(strategy=one, sampler=sampler, noise_multiplier=noise) for one, sampler, noise in CORRELATED),
+    *(Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=noise) for strategy, sampler, noise in CORRELATED),
 ]
-KINDS = [f"{one.strategy.kind}-{one.sampler.kind}" for one in MECHANISMS]
+KINDS = [f"{mechanism.strategy.kind}-{mechanism.sampler.kind}" for mechanism in MECHANISMS]
 NAMES = [f"{kind}-{KINDS[:at].count(kind)}" for at, kind in enumerate(KINDS)]
 """A new case renames no other, so that the list of slow tests stays true."""
 LONG = {
@@ -114,38 +114,38 @@ def test_pairs_are_of_registered_kinds() -> None:
         assert sampler in {*SAMPLERS, UNKNOWN}
 
 
-@pytest.mark.parametrize("one", ACCOUNTANTS.values(), ids=ACCOUNTANTS)
-def test_every_accountant_says_all_about_itself(one: Accountant) -> None:
-    assert ACCOUNTANTS[one.name] is one
-    assert one.name.replace("_", "").isalnum()
-    assert one.name == one.name.lower()
-    for text in (one.summary, one.errs, one.reference):
+@pytest.mark.parametrize("accountant", ACCOUNTANTS.values(), ids=ACCOUNTANTS)
+def test_every_accountant_says_all_about_itself(accountant: Accountant) -> None:
+    assert ACCOUNTANTS[accountant.name] is accountant
+    assert accountant.name.replace("_", "").isalnum()
+    assert accountant.name == accountant.name.lower()
+    for text in (accountant.summary, accountant.errs, accountant.reference):
         assert text
         assert "\n" not in text
-    assert one.sides
-    assert set(one.sides) <= set(Side)
-    assert len(set(one.sides)) == len(one.sides)
-    assert one.kind in Kind
-    assert one.analyses or one.joint_analyses
-    for kind in (*one.analyses, *one.joint_analyses):
+    assert accountant.sides
+    assert set(accountant.sides) <= set(Side)
+    assert len(set(accountant.sides)) == len(accountant.sides)
+    assert accountant.kind in Kind
+    assert accountant.analyses or accountant.joint_analyses
+    for kind in (*accountant.analyses, *accountant.joint_analyses):
         assert issubclass(kind, DominatingPair)
     pairs = [kind for key in PAIRS for kind in pair_types(*key)]
-    assert any(one.covers(kind) for kind in pairs)
+    assert any(accountant.covers(kind) for kind in pairs)
 
 
-@pytest.mark.parametrize("one", ACCOUNTANTS.values(), ids=ACCOUNTANTS)
-def test_every_accountant_bounds_some_case_on_each_of_its_sides(one: Accountant) -> None:
+@pytest.mark.parametrize("accountant", ACCOUNTANTS.values(), ids=ACCOUNTANTS)
+def test_every_accountant_bounds_some_case_on_each_of_its_sides(accountant: Accountant) -> None:
     pairs = [dominating_pair(mechanism) for mechanism in MECHANISMS]
-    for side in one.sides:
-        applicable = [pair for pair in pairs if one.why_not(pair, side) is None]
+    for side in accountant.sides:
+        applicable = [pair for pair in pairs if accountant.why_not(pair, side) is None]
         assert applicable
         for pair in applicable:
-            assert 0.0 < one.cost(pair) < 3600.0
-    for side in set(Side) - set(one.sides):
+            assert 0.0 < accountant.cost(pair) < 3600.0
+    for side in set(Side) - set(accountant.sides):
         for pair in pairs:
-            assert one.why_not(pair, side) is not None
-            with pytest.raises(UnsupportedError, match=f"'{one.name}' does not apply"):
-                one.bound(pair, side)
+            assert accountant.why_not(pair, side) is not None
+            with pytest.raises(UnsupportedError, match=f"'{accountant.name}' does not apply"):
+                accountant.bound(pair, side)
 
 
 def everything(pair: DominatingPair, question: Question, smallest_delta: float) -> list[Outcome]:
@@ -169,8 +169,8 @@ def questions(mechanism: Mechanism) -> Iterator[tuple[Question, float]]:
 @pytest.mark.parametrize(
     "mechanism",
     [
-        pytest.param(one, id=name, marks=pytest.mark.weekly if name in WEEKLY else ())
-        for one, name in zip(MECHANISMS, NAMES, strict=True)
+        pytest.param(mechanism, id=name, marks=pytest.mark.weekly if name in WEEKLY else ())
+        for mechanism, name in zip(MECHANISMS, NAMES, strict=True)
     ],
 )
 def test_every_upper_bound_is_above_every_lower_bound(mechanism: Mechanism) -> None:
@@ -181,8 +181,16 @@ def test_every_upper_bound_is_above_every_lower_bound(mechanism: Mechanism) -> N
     pair = dominating_pair(mechanism)
     for question, smallest_delta in questions(mechanism):
         outcomes = everything(pair, question, smallest_delta)
-        uppers = {one.method: one.value for one in outcomes if one.side is Side.UPPER and one.value is not None}
-        lowers = {one.method: one.value for one in outcomes if one.side is Side.LOWER and one.value is not None}
+        uppers = {
+            outcome.method: outcome.value
+            for outcome in outcomes
+            if outcome.side is Side.UPPER and outcome.value is not None
+        }
+        lowers = {
+            outcome.method: outcome.value
+            for outcome in outcomes
+            if outcome.side is Side.LOWER and outcome.value is not None
+        }
         assert question.delta is not None or uppers
         for upper, above in uppers.items():
             for lower, below in lowers.items():
@@ -193,15 +201,20 @@ def test_every_upper_bound_is_above_every_lower_bound(mechanism: Mechanism) -> N
 def test_profiles_fall_and_cover_their_directions(mechanism: Mechanism) -> None:
     """With little effort, as in the sandwich."""
     pair = dominating_pair(mechanism)
-    for one in ACCOUNTANTS.values():
-        for side in one.sides:
-            if one.why_not(pair, side) is not None:
+    for accountant in ACCOUNTANTS.values():
+        for side in accountant.sides:
+            if accountant.why_not(pair, side) is not None:
                 continue
             try:
-                bound = one.bound(pair, side, Settings(Resolution(20, 1e-8), effort=EFFORT))
+                bound = accountant.bound(pair, side, Settings(Resolution(20, 1e-8), effort=EFFORT))
             except UnsupportedError:
                 continue
-            assert (bound.method, bound.side, bound.kind, bound.reference) == (one.name, side, one.kind, one.reference)
+            assert (bound.method, bound.side, bound.kind, bound.reference) == (
+                accountant.name,
+                side,
+                accountant.kind,
+                accountant.reference,
+            )
             assert set(bound.profiles) == set(Direction) or side is Side.LOWER
             for profile in bound.profiles.values():
                 values = [profile(epsilon) for epsilon in EPSILONS]
@@ -214,11 +227,11 @@ def test_profiles_fall_and_cover_their_directions(mechanism: Mechanism) -> None:
 def test_no_accountant_bounds_from_below_what_is_not_attained(name: str) -> None:
     """A new one need not think of it: the pair says so, whatever the accountant's own refusals are."""
     matrix = BandedSquareRoot(bands=2).matrix(8)
-    one = RenewalMixture(
+    single = RenewalMixture(
         noise_multiplier=1.0, matrix=matrix, min_sep=4, participation_prob=0.1, warm_start=True, attained=False
     )
     secret = SubsetMixture(noise_multiplier=1.0, matrix=matrix, sampling_prob=0.1, groups=2, groups_are_public=False)
-    for pair in (one, WaitingCopies(noise_multiplier=1.0, one=one, examples=2), secret):
+    for pair in (single, WaitingCopies(noise_multiplier=1.0, one=single, examples=2), secret):
         assert pair.why_not_from_below is not None
         assert ACCOUNTANTS[name].why_not(pair, Side.LOWER) is not None
 

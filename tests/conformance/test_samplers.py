@@ -120,8 +120,8 @@ def test_every_registered_kind_is_checked() -> None:
 def test_every_scheme_is_registered() -> None:
     """Nothing would test a scheme that has a file and is in no union."""
     known = {*SAMPLERS.values(), *SAMPLER_OPTIONS.values()}
-    for found in iter_modules(hockeystick.samplers.__path__):
-        module = import_module(f"hockeystick.samplers.{found.name}")
+    for submodule in iter_modules(hockeystick.samplers.__path__):
+        module = import_module(f"hockeystick.samplers.{submodule.name}")
         for scheme in vars(module).values():
             if isinstance(scheme, type) and issubclass(scheme, BatchSampler | SchemeOptions):
                 kind = scheme.model_fields.get("kind")
@@ -165,9 +165,9 @@ def test_add_remove_is_claimed_only_for_independent_examples(sampler: BatchSampl
     if Adjacency.ADD_REMOVE not in sampler.holds_for:
         return
     law_of = DECLARED[sampler.kind].law
-    one, fewer = law_of(sampler, 1), law_of(sampler, n - 1)
+    single, fewer = law_of(sampler, 1), law_of(sampler, n - 1)
     for run, probability in law_of(sampler, n).items():
-        assert math.isclose(probability, fewer[run[:-1]] * one[run[-1:]], rel_tol=1e-9)
+        assert math.isclose(probability, fewer[run[:-1]] * single[run[-1:]], rel_tol=1e-9)
 
 
 def test_adjacencies_of_dependent_schemes() -> None:

@@ -14,28 +14,28 @@ from hockeystick.types import Direction, Side
 def violations(profile: Profile, side: Side, direction: Direction, exact: Truth, at: Array) -> list[str]:
     """The epsilons at which a bound is on the wrong side of the truth, beyond the oracle's error."""
     value, error = (exact.remove, exact.remove_error) if direction is Direction.REMOVE else (exact.add, exact.add_error)
-    found = []
+    texts = []
     for epsilon, true, off in zip(at, value, error, strict=True):
         bound = profile(float(epsilon))
         wrong = not bound >= true - off if side is Side.UPPER else not bound <= true + off
         if wrong:
-            found.append(f"{side} {direction} eps={epsilon:.6g}: {bound!r} against {true!r} +- {off:.2g}")
-    return found
+            texts.append(f"{side} {direction} eps={epsilon:.6g}: {bound!r} against {true!r} +- {off:.2g}")
+    return texts
 
 
 def all_violations(
-    one: Accountant, pair: DominatingPair, exact: Truth, at: Array, settings: Settings
+    accountant: Accountant, pair: DominatingPair, exact: Truth, at: Array, settings: Settings
 ) -> tuple[list[str], int]:
     """Those of both sides and directions, and how many profiles were looked at."""
-    found, profiles = [], 0
+    texts, profiles = [], 0
     for side in Side:
-        if one.why_not(pair, side) is not None:
+        if accountant.why_not(pair, side) is not None:
             continue
         try:
-            bound = one.bound(pair, side, settings)
+            bound = accountant.bound(pair, side, settings)
         except UnsupportedError:
             continue
         for direction, profile in bound.profiles.items():
             profiles += 1
-            found += [f"{one.name}: {text}" for text in violations(profile, side, direction, exact, at)]
-    return found, profiles
+            texts += [f"{accountant.name}: {text}" for text in violations(profile, side, direction, exact, at)]
+    return texts, profiles

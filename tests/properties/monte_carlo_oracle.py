@@ -136,10 +136,10 @@ def _one_batch(taken: int, others: int, cap: int, mine: float, theirs: float) ->
     return {value: chance for value, chance in outcomes.items() if chance > 0.0}
 
 
-def sums(one: Law, other: Law) -> Law:
+def sums(first_law: Law, second_law: Law) -> Law:
     """The law of the sum of two independent ones."""
     law: dict[tuple[float, ...], float] = defaultdict(float)
-    for (a, p), (c, q) in product(one.items(), other.items()):
+    for (a, p), (c, q) in product(first_law.items(), second_law.items()):
         law[tuple(x + y for x, y in zip(a, c, strict=True))] += p * q
     return law
 
@@ -189,7 +189,7 @@ def _by_grid(ours: Array, weights: Array, others: Array, other_weights: Array, e
     off = 0.0
     for stride in (2, 3):
         for start in product(range(stride), repeat=len(axes)):
-            part = excess[tuple(slice(one, None, stride) for one in start)]
+            part = excess[tuple(slice(begin, None, stride) for begin in start)]
             off = max(off, abs(float(part.sum()) * volume * stride ** len(axes) - fine))
     return Truth(fine, 2.0 * off + 1e-15)
 

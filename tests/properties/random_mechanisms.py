@@ -144,10 +144,10 @@ def _users(rng: np.random.Generator, steps: int, bins: int, epochs: int) -> Samp
 
 def _together(sampler: Any, examples: int) -> Law:
     """How many of so many examples are in each batch, if they know nothing of each other."""
-    one = participations(sampler)
-    law = one
+    single = participations(sampler)
+    law = single
     for _ in range(examples - 1):
-        law = sums(law, one)
+        law = sums(law, single)
     return law
 
 

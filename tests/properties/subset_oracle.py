@@ -44,8 +44,8 @@ def worst(parts: list[Truth]) -> Truth:
     """The largest of several at every epsilon; its error covers the largest of the lower ends, and of the upper."""
     ends = []
     for value, error in (("remove", "remove_error"), ("add", "add_error")):
-        low = np.max([getattr(one, value) - getattr(one, error) for one in parts], axis=0)
-        high = np.max([getattr(one, value) + getattr(one, error) for one in parts], axis=0)
+        low = np.max([getattr(part, value) - getattr(part, error) for part in parts], axis=0)
+        high = np.max([getattr(part, value) + getattr(part, error) for part in parts], axis=0)
         ends += [0.5 * (low + high), 0.5 * (high - low)]
     return Truth(*ends)
 
@@ -231,7 +231,7 @@ def exceedances(
             without = np.flatnonzero(members[:, j] == 0.0)
             others = members[without]
             others[:, j] = 1.0
-            joined = [int(np.flatnonzero((members == one).all(axis=1))[0]) for one in others]
+            joined = [int(np.flatnonzero((members == other).all(axis=1))[0]) for other in others]
             odds = np.exp((logs[:, joined] - logs[:, without]).max(axis=1))
             wrong |= odds / (1.0 + odds) > most * (1.0 + 1e-12)
     return int(wrong.sum())

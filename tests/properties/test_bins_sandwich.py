@@ -32,7 +32,11 @@ sequences/test_moving_averages.py and filters/test_bin_filters.py."""
 MOST_STEPS, MOST_BINS, MOST_EPOCHS = 12, 6, 3
 BINS_WEIGHTS = (0.05, 0.25, 0.25, 0.25, 0.1, 0.1)
 QUICK = Settings(resolution=Resolution(nodes_per_unit=20, smallest_delta=1e-8))
-COVERING = [one for one in every_accountant().values() if one.covers(BinMixture) and one.kind is Kind.DETERMINISTIC]
+COVERING = [
+    accountant
+    for accountant in every_accountant().values()
+    if accountant.covers(BinMixture) and accountant.kind is Kind.DETERMINISTIC
+]
 GRID = np.array([0.0, 0.05, 0.2, 0.5, 1.0, 2.0])
 
 
@@ -86,12 +90,12 @@ def random_epsilons(pair: BinMixture, rng: np.random.Generator) -> Array:
     return np.concatenate([[0.0], np.sort(largest * rng.random(EPSILONS - 1) ** 1.5)])
 
 
-@pytest.mark.parametrize("chunk", [1, *(pytest.param(one, marks=pytest.mark.weekly) for one in (0, 2, 3))])
+@pytest.mark.parametrize("chunk", [1, *(pytest.param(chunk, marks=pytest.mark.weekly) for chunk in (0, 2, 3))])
 def test_no_accountant_crosses_the_truth(chunk: int) -> None:
     """False-failure probability below 1e-5 over all chunks: see the oracle's deviations; seeds are fixed."""
     rng = np.random.default_rng(20_240_600 + chunk)
     seen: Counter[str] = Counter()
-    found, sharp = [], 0
+    crossed, sharp = [], 0
     for number in range(MECHANISMS):
         pair = random_mechanism(rng)
         at = random_epsilons(pair, rng)
@@ -100,22 +104,22 @@ def test_no_accountant_crosses_the_truth(chunk: int) -> None:
         exact = truth(gram, pair.noise_multiplier, at)
         sharp += int(np.count_nonzero(exact.remove_error <= 0.01 * exact.remove))
         label = f"chunk {chunk} number {number} b={pair.bins} k={pair.epochs} sigma={pair.noise_multiplier:.4g}: "
-        for one in COVERING:
-            if (number + zlib.crc32(one.name.encode())) % SHARES.get(one.name, 1) == 0:
-                texts, profiles = all_violations(one, pair, exact, at, QUICK)
-                seen[one.name] += profiles
-                found += [label + text for text in texts]
+        for accountant in COVERING:
+            if (number + zlib.crc32(accountant.name.encode())) % SHARES.get(accountant.name, 1) == 0:
+                texts, profiles = all_violations(accountant, pair, exact, at, QUICK)
+                seen[accountant.name] += profiles
+                crossed += [label + text for text in texts]
         step = geometric_mean_profile(pair.gram, pair.rounding, pair.noise_multiplier)
-        found += [label + text for text in violations(step, Side.UPPER, Direction.ADD, exact, at)]
-    assert not found, "\n".join(found)
+        crossed += [label + text for text in violations(step, Side.UPPER, Direction.ADD, exact, at)]
+    assert not crossed, "\n".join(crossed)
     assert sharp >= 0.6 * MECHANISMS * EPSILONS  # the truth is known to a percent in most cases
-    assert set(seen) == {one.name for one in COVERING}
+    assert set(seen) == {accountant.name for accountant in COVERING}
     assert all(seen[name] >= 2 * (MECHANISMS // SHARES.get(name, 1)) for name in set(seen) - REFUSING)
 
 
 def test_there_are_two_thousand_cases() -> None:
     assert CHUNKS * MECHANISMS * EPSILONS >= 2000
-    assert {one.name for one in COVERING} >= {"gaussian", "comparison"}
+    assert {accountant.name for accountant in COVERING} >= {"gaussian", "comparison"}
 
 
 # The oracle itself.

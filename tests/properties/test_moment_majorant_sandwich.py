@@ -163,12 +163,12 @@ def random_mechanism(rng: Generator) -> tuple[BinMixture, Array, str]:
 
 def violations(profile: Callable[[float], float], side: Side, value: Array, error: Array, at: Array) -> list[str]:
     """The epsilons at which a bound is on the wrong side of the truth, beyond the oracle's error."""
-    found = []
+    texts = []
     for epsilon, true, off in zip(at, value, error, strict=True):
         bound = profile(float(epsilon))
         if not (bound >= true - off if side is Side.UPPER else bound <= true + off):
-            found.append(f"{side} eps={epsilon:.6g}: {bound!r} against {true!r} +- {off:.2g}")
-    return found
+            texts.append(f"{side} eps={epsilon:.6g}: {bound!r} against {true!r} +- {off:.2g}")
+    return texts
 
 
 def columns(exact: Truth) -> dict[Direction, tuple[Array, Array]]:
@@ -178,20 +178,20 @@ def columns(exact: Truth) -> dict[Direction, tuple[Array, Array]]:
 
 def all_violations(bound: Bound, exact: Truth, at: Array) -> list[str]:
     """Of each direction, and of the mechanism's own profile, which is their maximum."""
-    found = []
+    texts = []
     for direction, profile in bound.profiles.items():
-        found += [f"{direction} {text}" for text in violations(profile, bound.side, *columns(exact)[direction], at)]
+        texts += [f"{direction} {text}" for text in violations(profile, bound.side, *columns(exact)[direction], at)]
     largest, off = np.maximum(exact.remove, exact.add), np.maximum(exact.remove_error, exact.add_error)
-    return found + [f"both {text}" for text in violations(bound.delta, bound.side, largest, off, at)]
+    return texts + [f"both {text}" for text in violations(bound.delta, bound.side, largest, off, at)]
 
 
 @pytest.mark.parametrize(
-    "chunk", [*range(3), *(pytest.param(one, marks=pytest.mark.weekly) for one in range(3, CHUNKS))]
+    "chunk", [*range(3), *(pytest.param(chunk, marks=pytest.mark.weekly) for chunk in range(3, CHUNKS))]
 )
 def test_the_truth_lies_between_polynomials(chunk: int) -> None:
     """The path that every bound takes, from Gram matrices on either side to proved polynomials, at one epsilon each."""
     rng = np.random.default_rng(6_000 + chunk)
-    found: list[str] = []
+    crossed: list[str] = []
     bounded = close = 0
     for number in range(MECHANISMS):
         pair, means, family = random_mechanism(rng)
@@ -211,11 +211,13 @@ def test_the_truth_lies_between_polynomials(chunk: int) -> None:
             profile = majorant_profile(moments, variance, direction, side, degrees=[degree], floor=floor)
             value, error = columns(exact)[direction]
             texts = violations(profile, side, value, error, at)
-            found += [f"{number} {family} b={pair.bins} sigma={pair.noise_multiplier!r} {direction} {x}" for x in texts]
+            crossed += [
+                f"{number} {family} b={pair.bins} sigma={pair.noise_multiplier!r} {direction} {x}" for x in texts
+            ]
             bounded += 1
             ratios.append(profile(float(at[0])) / max(float(value[0]), 1e-12))
         close += int(len(ratios) == 2 and ratios[0] < 1.1 and ratios[1] > 0.9)
-    assert not found, "\n".join(found)
+    assert not crossed, "\n".join(crossed)
     assert bounded >= 1.5 * MECHANISMS
     assert close >= 0.15 * MECHANISMS  # these bounds are no trivial ones
 
@@ -225,10 +227,10 @@ def test_there_are_two_thousand_mechanisms() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("chunk", [0, *(pytest.param(one, marks=pytest.mark.weekly) for one in (1, 2))])
+@pytest.mark.parametrize("chunk", [0, *(pytest.param(chunk, marks=pytest.mark.weekly) for chunk in (1, 2))])
 def test_the_truth_lies_between_the_bounds_of_accountants(chunk: int, method: str) -> None:
     rng = np.random.default_rng(7_000 + chunk)
-    found: list[str] = []
+    crossed: list[str] = []
     seen: Counter[Side] = Counter()
     while min(seen[side] for side in Side) < ACCOUNTED:
         pair, means, family = random_mechanism(rng)
@@ -243,8 +245,8 @@ def test_the_truth_lies_between_the_bounds_of_accountants(chunk: int, method: st
                 continue
             seen[side] += 1
             label = f"{family} b={pair.bins} sigma={pair.noise_multiplier!r} {target:.3g} {settings.effort:g}: "
-            found += [label + text for text in all_violations(bound, exact, at)]
-    assert not found, "\n".join(found)
+            crossed += [label + text for text in all_violations(bound, exact, at)]
+    assert not crossed, "\n".join(crossed)
 
 
 # C = I, where the law engine knows the truth.

@@ -62,11 +62,11 @@ def bounds_of(pair: DominatingPair, epsilon: float, seed: int, deadline: hs.Dead
     options = hs.MonteCarlo(seed=seed, ratio=1.0, failure_probability=FAILURE)
     sampled = Settings(deadline=deadline, question=hs.Question(epsilon=epsilon), monte_carlo=options)
     quick = Settings(resolution=Resolution(nodes_per_unit=20, smallest_delta=1e-8))
-    for one in every_accountant().values():
-        for side in one.sides:
-            if one.why_not(pair, side) is None and one.name not in SLOW:
+    for accountant in every_accountant().values():
+        for side in accountant.sides:
+            if accountant.why_not(pair, side) is None and accountant.name not in SLOW:
                 with suppress(BudgetExceededError, UnsupportedError):  # before any sample, or no moments
-                    yield one.bound(pair, side, sampled if one.kind is Kind.MONTE_CARLO else quick)
+                    yield accountant.bound(pair, side, sampled if accountant.kind is Kind.MONTE_CARLO else quick)
 
 
 def check(case: Case, seed: int) -> tuple[list[str], Counter[str]]:
@@ -78,7 +78,7 @@ def check(case: Case, seed: int) -> tuple[list[str], Counter[str]]:
         ]
         for direction in Direction
     }
-    least = max(one.value - one.error for found in truths.values() for one in found)
+    least = max(truth.value - truth.error for values in truths.values() for truth in values)
     wrong, seen = [], Counter({"mechanisms": 1})
     closest: dict[Side, float] = {}
     deadline = hs.Deadline() if least > SMALLEST_ASKED else hs.Deadline(seconds=SECONDS)
@@ -89,14 +89,14 @@ def check(case: Case, seed: int) -> tuple[list[str], Counter[str]]:
             if not bound.delta(epsilon) >= least:
                 wrong.append(f"{name}: {bound.delta(epsilon)} below {truths}")
             if not pair.slack:
-                for direction, found in truths.items():
+                for direction, values in truths.items():
                     value = bound.profiles[direction](epsilon)
-                    if not value >= max(one.value - one.error for one in found) - 1e-300:
-                        wrong.append(f"{name}, {direction.value}: {value} below {found}")
+                    if not value >= max(truth.value - truth.error for truth in values) - 1e-300:
+                        wrong.append(f"{name}, {direction.value}: {value} below {values}")
         elif case.attained and bound.kind is Kind.MONTE_CARLO:
             for direction, profile in bound.profiles.items():
                 seen[f"lower {bound.kind.value}"] += 1
-                if not profile(epsilon) <= max(one.value + one.error for one in truths[direction]):
+                if not profile(epsilon) <= max(truth.value + truth.error for truth in truths[direction]):
                     wrong.append(f"{name}, {direction.value}: {profile(epsilon)} above {truths[direction]}")
         if bound.kind is Kind.MONTE_CARLO:
             closest[bound.side] = bound.delta(epsilon)
@@ -115,8 +115,8 @@ def test_monte_carlo_bounds_hold_the_truth(
     rng, several = np.random.default_rng([41, part, *kind.encode()]), min(COUNTS[kind] // 2, SOME)
     wrong, seen = [], Counter[str]()
     for number in range(several):
-        found, counts = check(random_case(kind, rng, tmp_path), seed=1000 + number)
-        wrong += found
+        broken, counts = check(random_case(kind, rng, tmp_path), seed=1000 + number)
+        wrong += broken
         seen += counts
     assert not wrong, "\n".join(wrong)
     assert seen["upper monte_carlo"] + seen["lower monte_carlo"] >= 0.5 * several

@@ -38,7 +38,7 @@ def test_equal_columns_are_covered_by_the_cold_start(
     for direction in Direction:
         for epsilon in (0.1, 0.7):
             cold, *warm = (truth(entries, 0.8, law, absent(law), direction, epsilon) for law in laws)
-            assert all(one.value - one.error <= cold.value + cold.error for one in warm)
+            assert all(delta.value - delta.error <= cold.value + cold.error for delta in warm)
 
 
 def test_columns_that_differ_are_not_and_get_no_amplification(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -46,7 +46,7 @@ def test_columns_that_differ_are_not_and_get_no_amplification(tmp_path_factory: 
     entries, path = np.diag([0.001, 1.0]), tmp_path_factory.mktemp("matrix") / "columns.npy"
     np.save(path, entries)
     warm, cold = (attributed(warm_up, 2, 0.9, 2, 1) for warm_up in (1, 0))
-    laws = [user_participations(one, 1) for one in (warm, cold)]
+    laws = [user_participations(sampler, 1) for sampler in (warm, cold)]
     assert [law[0.0, 1.0] for law in laws] == pytest.approx([0.819, 0.09])
     mechanism = hs.Mechanism(strategy=hs.Custom(path=str(path)), sampler=warm, noise_multiplier=1.0)
     pair = dominating_pair(mechanism)

@@ -66,8 +66,8 @@ def test_shuffle_lower_is_below_every_shuffle_upper(
 ) -> None:
     sampler = hs.Shuffle(batch_size=batch, bins=bins, epochs=epochs)
     outcomes = hs.compare(hs.Mechanism(sampler=sampler, noise_multiplier=sigma), delta=delta)
-    lower = max(one.value for one in outcomes if one.side is hs.Side.LOWER and one.value is not None)
-    uppers = [one.value for one in outcomes if one.side is hs.Side.UPPER and one.value is not None]
+    lower = max(outcome.value for outcome in outcomes if outcome.side is hs.Side.LOWER and outcome.value is not None)
+    uppers = [outcome.value for outcome in outcomes if outcome.side is hs.Side.UPPER and outcome.value is not None]
     assert uppers
     assert lower <= min(uppers)
 

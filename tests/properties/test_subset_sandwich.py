@@ -32,9 +32,9 @@ QUICK = Settings(resolution=Resolution(nodes_per_unit=20, smallest_delta=1e-8), 
 GRID = np.array([0.0, 0.05, 0.2, 0.5, 1.0, 2.0])
 COVERING = {
     kind: [
-        one
-        for one in every_accountant().values()
-        if one.covers(SubsetMixture) and one.kind is Kind.DETERMINISTIC and one.name != other
+        accountant
+        for accountant in every_accountant().values()
+        if accountant.covers(SubsetMixture) and accountant.kind is Kind.DETERMINISTIC and accountant.name != other
     ]
     for kind, other in (("SubsetMixture", "generalized_mmcc"), ("CyclicSubsets", "mmcc"))
 }
@@ -106,26 +106,26 @@ def cyclic_of(pair: SubsetMixture, at: Array) -> Truth:
 SAMPLERS = {"SubsetMixture": (random_poisson, poisson_of), "CyclicSubsets": (random_cyclic, cyclic_of)}
 
 
-@pytest.mark.parametrize("chunk", [0, *(pytest.param(one, marks=pytest.mark.weekly) for one in (1, 2, 3))])
+@pytest.mark.parametrize("chunk", [0, *(pytest.param(chunk, marks=pytest.mark.weekly) for chunk in (1, 2, 3))])
 @pytest.mark.parametrize("kind", list(SAMPLERS))
 def test_no_accountant_of_subsets_crosses_the_truth(kind: str, chunk: int) -> None:
     """False-failure probability below 1e-4 over all chunks: see the oracle's deviations; seeds are fixed."""
     rng = np.random.default_rng([20_240_700, chunk, *kind.encode()])
     draw, oracle = SAMPLERS[kind]
     seen: Counter[str] = Counter()
-    found, sharp = [], 0
+    crossed, sharp = [], 0
     for number in range(MECHANISMS):
         pair = draw(rng)
         at = random_epsilons(pair, rng)
         exact = oracle(pair, at)
         sharp += int(np.count_nonzero(exact.remove_error <= 0.01 * exact.remove))
-        for one in COVERING[kind]:
-            texts, profiles = all_violations(one, pair, exact, at, QUICK)
-            seen[one.name] += profiles
-            found += [f"chunk {chunk} number {number} {pair}: {text}" for text in texts]
-    assert not found, "\n".join(found)
+        for accountant in COVERING[kind]:
+            texts, profiles = all_violations(accountant, pair, exact, at, QUICK)
+            seen[accountant.name] += profiles
+            crossed += [f"chunk {chunk} number {number} {pair}: {text}" for text in texts]
+    assert not crossed, "\n".join(crossed)
     assert sharp >= 0.5 * MECHANISMS * EPSILONS  # the truth is known to a percent in most cases
-    assert all(seen[one.name] > 0 for one in COVERING[kind] if one.name not in REFUSING)
+    assert all(seen[accountant.name] > 0 for accountant in COVERING[kind] if accountant.name not in REFUSING)
 
 
 REFUSING = {"direct", "row_filter", "participation_windows"}
@@ -135,8 +135,8 @@ REFUSING = {"direct", "row_filter", "participation_windows"}
 def test_there_are_a_thousand_cases() -> None:
     assert len(SAMPLERS) * CHUNKS * MECHANISMS * EPSILONS >= 1000
     both = {"gaussian", "direct", "linear_statistic", "split_noise"}
-    assert {one.name for one in COVERING["SubsetMixture"]} >= both | {"mmcc"}
-    assert {one.name for one in COVERING["CyclicSubsets"]} >= both | {"generalized_mmcc"}
+    assert {accountant.name for accountant in COVERING["SubsetMixture"]} >= both | {"mmcc"}
+    assert {accountant.name for accountant in COVERING["CyclicSubsets"]} >= both | {"generalized_mmcc"}
 
 
 # The oracle itself.

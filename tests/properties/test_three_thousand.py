@@ -47,13 +47,17 @@ RARELY = {"conditional_composition": 10, "moment_majorant": 10, "moment_majorant
 
 def bounds_of(case: Case, number: int) -> Iterator[Bound]:
     """Of every deterministic accountant and side that applies."""
-    for one in every_accountant().values():
-        if one.kind is not Kind.DETERMINISTIC or one.assumes is not None or number % RARELY.get(one.name, 1):
+    for accountant in every_accountant().values():
+        if (
+            accountant.kind is not Kind.DETERMINISTIC
+            or accountant.assumes is not None
+            or number % RARELY.get(accountant.name, 1)
+        ):
             continue
-        for side in one.sides:
-            if one.why_not(case.pair, side) is None:
+        for side in accountant.sides:
+            if accountant.why_not(case.pair, side) is None:
                 with suppress(UnsupportedError):
-                    yield one.bound(case.pair, side, SETTINGS)
+                    yield accountant.bound(case.pair, side, SETTINGS)
 
 
 def wrong_of(case: Case, number: int) -> tuple[list[str], Counter[str]]:
@@ -65,7 +69,10 @@ def wrong_of(case: Case, number: int) -> tuple[list[str], Counter[str]]:
             truth(case.entries, case.mechanism.sigma, there, ghost, direction, case.epsilon)
             for there, ghost in case.worlds
         ]
-        least, most = max(one.value - one.error for one in truths), max(one.value + one.error for one in truths)
+        least, most = (
+            max(truth.value - truth.error for truth in truths),
+            max(truth.value + truth.error for truth in truths),
+        )
         for bound in bounds:
             if direction not in bound.profiles:
                 continue
@@ -87,8 +94,8 @@ def compare(kind: str, counts: int, folder: Path) -> Counter[str]:
     rng = np.random.default_rng([17, *kind.encode()])
     wrong, seen = [], Counter[str]()
     for number in range(counts):
-        found, compared = wrong_of(random_case(kind, rng, folder), number)
-        wrong += found
+        broken, compared = wrong_of(random_case(kind, rng, folder), number)
+        wrong += broken
         seen += compared
     assert not wrong, "\n".join(wrong)
     return seen
