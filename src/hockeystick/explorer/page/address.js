@@ -25,22 +25,24 @@
       else if (TABLES.includes(table) && place === 0) (state[table] ??= {})[field] = value;
       else if (OWN.includes(table)) ((state.mechanisms[place] ??= { sampler: {}, strategy: {} })[table])[field] = value;
     }
-    state.mechanisms = state.mechanisms.filter((one) => one && one.sampler.kind).slice(0, MOST);
-    for (const one of state.mechanisms) one.strategy.kind ??= "identity";
+    state.mechanisms = state.mechanisms.filter((mechanism) => mechanism && mechanism.sampler.kind).slice(0, MOST);
+    for (const mechanism of state.mechanisms) mechanism.strategy.kind ??= "identity";
     return state.mechanisms.length > 0 && Object.keys(state.data).length > 0 ? state : null;
   }
 
   /** The fragment of a state. */
   function write(state) {
-    const found = new URLSearchParams({ ask: state.ask });
+    const fragment = new URLSearchParams({ ask: state.ask });
     const add = (prefix, table) => {
-      for (const [field, value] of Object.entries(table ?? {})) found.set(`${prefix}.${field}`, value);
+      for (const [field, value] of Object.entries(table ?? {})) fragment.set(`${prefix}.${field}`, value);
     };
     for (const table of TABLES) add(table, state[table]);
-    if (state.noise_multiplier !== undefined) found.set("noise_multiplier", state.noise_multiplier);
-    if (state.clients) found.set("clients", true);
-    state.mechanisms.forEach((one, k) => OWN.forEach((table) => add(k ? `${k + 1}.${table}` : table, one[table])));
-    return found.toString();
+    if (state.noise_multiplier !== undefined) fragment.set("noise_multiplier", state.noise_multiplier);
+    if (state.clients) fragment.set("clients", true);
+    state.mechanisms.forEach((mechanism, k) => {
+      for (const table of OWN) add(k ? `${k + 1}.${table}` : table, mechanism[table]);
+    });
+    return fragment.toString();
   }
 
   /** The state of a plan as the server gives it. */
@@ -57,11 +59,11 @@
   /** The plan of one mechanism of a state. */
   function plan(state, index) {
     const { sampler, strategy } = state.mechanisms[index];
-    const found = { data: state.data, strategy, sampler, target: state.target };
-    if (state.unit) found.unit = state.unit;
-    if (state.noise) found.noise = state.noise;
-    if (state.noise_multiplier !== undefined && state.ask === "epsilon") found.noise_multiplier = state.noise_multiplier;
-    return found;
+    const content = { data: state.data, strategy, sampler, target: state.target };
+    if (state.unit) content.unit = state.unit;
+    if (state.noise) content.noise = state.noise;
+    if (state.noise_multiplier !== undefined && state.ask === "epsilon") content.noise_multiplier = state.noise_multiplier;
+    return content;
   }
 
   root.address = { parse, write, fromPlan, plan, MOST };

@@ -34,7 +34,7 @@
       if (!row || row.querySelector(".problem")) continue; // the same is wrong for another mechanism
       const id = `problem-${++made}`;
       row.append(element("p", { class: "problem error", id }, inWords(sentence)));
-      for (const one of row.querySelectorAll("input, select")) one.setAttribute("aria-describedby", id);
+      for (const field of row.querySelectorAll("input, select")) field.setAttribute("aria-describedby", id);
       input.setAttribute("aria-invalid", "true");
     }
   }

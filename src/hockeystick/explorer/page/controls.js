@@ -55,20 +55,20 @@
 
   /** The values that a slider stops at: two digits each, whole where the field is. */
   function ladder({ low, high, whole }) {
-    const found = [];
+    const stops = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
       for (let digits = 10; digits < 100; digits++) {
         const value = Number(`${digits}e${power - 1}`);
-        if (value >= low && value <= high && (!whole || Number.isInteger(value))) found.push(value);
+        if (value >= low && value <= high && (!whole || Number.isInteger(value))) stops.push(value);
       }
     }
-    return found;
+    return stops;
   }
 
   function nearest(steps, value) {
     let best = 0;
-    steps.forEach((one, k) => {
-      if (Math.abs(Math.log(one / value)) < Math.abs(Math.log(steps[best] / value))) best = k;
+    steps.forEach((step, k) => {
+      if (Math.abs(Math.log(step / value)) < Math.abs(Math.log(steps[best] / value))) best = k;
     });
     return best;
   }
@@ -104,8 +104,10 @@
   function choice(title, [where, name], options, value, changed, texts = {}) {
     const key = `control-${++made}`;
     const select = element("select", { id: key, class: "wide", "data-table": where, "data-field": name });
-    for (const one of options)
-      select.append(element("option", { value: one, selected: one === value }, texts[one] ?? words(one)));
+    for (const offered of options)
+      select.append(
+        element("option", { value: offered, selected: offered === value }, texts[offered] ?? words(offered)),
+      );
     select.addEventListener("change", () => changed(select.value));
     return element("div", { class: "row" }, element("label", { for: key }, title), select);
   }
@@ -206,7 +208,7 @@
           ["unit", "neighbours"],
           Object.keys(NEIGHBOURS),
           neighbours,
-          (one) => set({ neighbours: one }, 1),
+          (chosen) => set({ neighbours: chosen }, 1),
           NEIGHBOURS,
         ),
       );
@@ -219,30 +221,30 @@
    * One mechanism: its sampler, its strategy, and their options.
    * `changed` is called after every change, `removed` by its button (absent for the only mechanism).
    */
-  function mechanism(one, title, choices, changed, removed) {
+  function mechanism(tables, title, choices, changed, removed) {
     const box = element("fieldset", { class: "mechanism" });
     function draw(focus) {
-      const sampler = choices.samplers[one.sampler.kind];
-      const strategy = choices.strategies[one.strategy.kind];
+      const sampler = choices.samplers[tables.sampler.kind];
+      const strategy = choices.strategies[tables.strategy.kind];
       const again = (name) => {
         draw(name);
         changed();
       };
       box.replaceChildren(
         element("legend", {}, title),
-        choice("sampler", ["sampler", "kind"], Object.keys(choices.samplers), one.sampler.kind, (kind) => {
-          one.sampler = { kind };
-          if (!choices.samplers[kind].strategies.includes(one.strategy.kind)) one.strategy = { kind: "identity" };
+        choice("sampler", ["sampler", "kind"], Object.keys(choices.samplers), tables.sampler.kind, (kind) => {
+          tables.sampler = { kind };
+          if (!choices.samplers[kind].strategies.includes(tables.strategy.kind)) tables.strategy = { kind: "identity" };
           again(0);
         }),
-        ...(sampler?.fields ?? []).map((field) => option("sampler", one.sampler, field, changed)),
-        choice("noise strategy", ["strategy", "kind"], sampler?.strategies ?? [], one.strategy.kind, (kind) => {
-          const { bands } = one.strategy;
+        ...(sampler?.fields ?? []).map((field) => option("sampler", tables.sampler, field, changed)),
+        choice("noise strategy", ["strategy", "kind"], sampler?.strategies ?? [], tables.strategy.kind, (kind) => {
+          const { bands } = tables.strategy;
           const banded = choices.strategies[kind].fields.some((field) => field.name === "bands");
-          one.strategy = banded && bands !== undefined ? { kind, bands } : { kind };
+          tables.strategy = banded && bands !== undefined ? { kind, bands } : { kind };
           again(1);
         }),
-        ...(strategy?.fields ?? []).map((field) => option("strategy", one.strategy, field, changed)),
+        ...(strategy?.fields ?? []).map((field) => option("strategy", tables.strategy, field, changed)),
       );
       if (removed) box.append(element("button", { type: "button", onclick: removed }, `Remove ${title.toLowerCase()}`));
       if (focus !== undefined) box.querySelectorAll("select.wide")[focus === 0 ? 0 : 1 + selects(sampler)].focus();

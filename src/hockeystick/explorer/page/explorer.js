@@ -88,14 +88,14 @@
 
     async follow(signal) {
       await pause(SETTLED, signal);
-      let found = await this.quick("moving", signal);
-      for (let look = 0; look < LOOKS && found.status === 200 && !found.complete; look++) {
+      let reply = await this.quick("moving", signal);
+      for (let look = 0; look < LOOKS && reply.status === 200 && !reply.complete; look++) {
         await pause(STILL, signal);
-        found = await this.quick("still", signal);
+        reply = await this.quick("still", signal);
       }
-      if (!this.found?.answer) return;
+      if (!this.reply?.answer) return;
       await pause(STILL, signal);
-      const { noise_multiplier, method } = this.found.answer;
+      const { noise_multiplier, method } = this.reply.answer;
       const body = { ...this.body, noise_multiplier, method: method.upper };
       const more = await ask("details", { body, signal });
       if (more.status === 200) this.details = more;
@@ -103,33 +103,33 @@
     }
 
     async quick(patience, signal) {
-      let found;
+      let reply;
       for (;;) {
         const near = this.near?.ask === state.ask ? this.near.value : undefined;
-        found = await ask("quick", { body: { ...this.body, patience, near }, signal });
-        if (found.status !== 202) break;
+        reply = await ask("quick", { body: { ...this.body, patience, near }, signal });
+        if (reply.status !== 202) break;
         this.say("Compiling for this combination; on a new machine that takes up to a minute.");
         await pause(AGAIN, signal);
       }
-      this.show(found);
-      return found;
+      this.show(reply);
+      return reply;
     }
 
-    show(found) {
+    show(reply) {
       this.answer.classList.remove("old", "error");
-      this.found = found.status === 200 ? found : null;
+      this.reply = reply.status === 200 ? reply : null;
       this.details = null;
-      this.complaint = found.status === 422 ? found.error : null;
+      this.complaint = reply.status === 422 ? reply.error : null;
       complain();
-      if (found.status !== 200) {
+      if (reply.status !== 200) {
         this.answer.textContent = "No answer";
-        this.note.textContent = complaints.inWords(found.error);
+        this.note.textContent = complaints.inWords(reply.error);
         this.note.classList.add("error");
-      } else if (!found.answer) {
-        this.say(found.complete === false ? "This takes longer than a quick answer may; Certify computes it." : "");
+      } else if (!reply.answer) {
+        this.say(reply.complete === false ? "This takes longer than a quick answer may; Certify computes it." : "");
         this.answer.textContent = "No quick answer";
       } else {
-        const { noise_multiplier, epsilon, method } = found.answer;
+        const { noise_multiplier, epsilon, method } = reply.answer;
         if (method.upper !== "gaussian") this.near = { ask: state.ask, value: noise_multiplier };
         const bound = `epsilon at most ${number(epsilon.upper, "upper")}`;
         const least = epsilon.lower === null ? "no quick lower bound" : `at least ${number(epsilon.lower, "lower")}`;
@@ -138,9 +138,9 @@
         this.say(
           `${state.ask === "epsilon" ? "" : `${bound}, `}${least}, by ${method.upper}. ` +
             (state.clients
-              ? `${found.steps} rounds with ${number(found.expected_batch)} clients on average.`
-              : `${found.steps} steps, batches of ${number(found.expected_batch)} on average.`) +
-            (found.complete ? "" : " With more time it may be smaller."),
+              ? `${reply.steps} rounds with ${number(reply.expected_batch)} clients on average.`
+              : `${reply.steps} steps, batches of ${number(reply.expected_batch)} on average.`) +
+            (reply.complete ? "" : " With more time it may be smaller."),
         );
       }
       compare();
@@ -242,9 +242,9 @@
     }
 
     async savePlan() {
-      const found = await ask("plan", { body: this.body });
-      if (found.status !== 200) return this.failed(found.error);
-      download("plan.toml", found.file, "application/toml");
+      const reply = await ask("plan", { body: this.body });
+      if (reply.status !== 200) return this.failed(reply.error);
+      download("plan.toml", reply.file, "application/toml");
     }
   }
 
@@ -257,20 +257,20 @@
   // ---- all mechanisms together
 
   function compare() {
-    const shown = cards.filter((card) => card.found?.answer);
+    const shown = cards.filter((card) => card.reply?.answer);
     const box = find("comparison");
     box.hidden = cards.length < 2 || shown.length === 0;
     if (!box.hidden) {
       const names = ["mechanism", "noise multiplier", "epsilon, at most", "epsilon, at least", "noise in the sums so far*"];
       const head = element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)));
       const rows = shown.map((card) => {
-        const { noise_multiplier, epsilon } = card.found.answer;
+        const { noise_multiplier, epsilon } = card.reply.answer;
         const error = card.details?.prefix_error;
         const cells = [
           number(noise_multiplier, "upper"),
           number(epsilon.upper, "upper"),
           epsilon.lower === null ? "none" : number(epsilon.lower, "lower"),
-          card.details ? (error == null ? "takes too long" : number(error / card.found.expected_batch)) : "",
+          card.details ? (error == null ? "takes too long" : number(error / card.reply.expected_batch)) : "",
         ];
         return element("tr", {}, element("th", { scope: "row" }, card.name), ...cells.map((cell) => element("td", {}, cell)));
       });
@@ -317,7 +317,7 @@
   /** Whether an answer is still that of an earlier plan; the table and the curves are marked then. */
   function markOld() {
     const old = cards.some((card) => card.answer.classList.contains("old"));
-    for (const one of ["comparison", "curves"]) find(one).classList.toggle("old", old);
+    for (const section of ["comparison", "curves"]) find(section).classList.toggle("old", old);
     return old;
   }
 
@@ -333,13 +333,13 @@
 
   function drawMechanisms() {
     const many = state.mechanisms.length > 1;
-    const boxes = state.mechanisms.map((one, k) => {
+    const boxes = state.mechanisms.map((tables, k) => {
       const remove = () => {
         state.mechanisms.splice(k, 1);
         draw();
         find("add").focus();
       };
-      return mechanism(one, many ? `Mechanism ${k + 1}` : "Mechanism", choices, changed, many ? remove : null);
+      return mechanism(tables, many ? `Mechanism ${k + 1}` : "Mechanism", choices, changed, many ? remove : null);
     });
     find("mechanisms").replaceChildren(...boxes);
     find("add").disabled = state.mechanisms.length >= address.MOST;

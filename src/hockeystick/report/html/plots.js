@@ -257,17 +257,17 @@
       .on("pointermove", (event) => {
         const [x, y] = d3.pointer(event);
         let best = { distance: NEAR };
-        for (const one of made.readers) {
-          one.points.forEach((point, k) => {
+        for (const reader of made.readers) {
+          reader.points.forEach((point, k) => {
             const distance = Math.hypot(point.x - x, point.y - y);
-            if (distance < best.distance) best = { distance, one, k };
+            if (distance < best.distance) best = { distance, reader, k };
           });
         }
         made.svg.selectAll(".reader").classed("pointed", false);
-        if (best.one) {
-          best.one.move(best.k);
-          best.one.node.classList.add("pointed");
-          best.one.tell();
+        if (best.reader) {
+          best.reader.move(best.k);
+          best.reader.node.classList.add("pointed");
+          best.reader.tell();
         }
       })
       .on("pointerleave", () => made.svg.selectAll(".reader").classed("pointed", false));
@@ -275,16 +275,16 @@
 
   function legend(made, series) {
     const list = element("ul", { class: "legend" });
-    series.forEach((one, k) => {
+    series.forEach((curve, k) => {
       const item = element("li");
       const swatch = d3
         .create("svg")
         .attr("class", `swatch colour-${k % COLOURS}`)
         .attr("viewBox", "0 0 28 12")
         .attr("aria-hidden", "true");
-      if (one.lower && one.upper && !one.points)
+      if (curve.lower && curve.upper && !curve.points)
         swatch.append("rect").attr("class", "band").attr("width", 28).attr("height", 12);
-      if (one.points)
+      if (curve.points)
         swatch
           .append("path")
           .attr("class", "symbol")
@@ -293,17 +293,18 @@
       else
         swatch
           .append("path")
-          .attr("class", one.reference ? "reference" : "upper")
-          .attr("d", one.lower && one.upper ? "M0,1H28" : "M0,6H28")
-          .attr("stroke-dasharray", dash(one, k));
-      if (one.lower && one.upper && !one.points) swatch.append("path").attr("class", "lower").attr("d", "M0,11H28");
-      item.append(swatch.node(), element("span", {}, one.name));
+          .attr("class", curve.reference ? "reference" : "upper")
+          .attr("d", curve.lower && curve.upper ? "M0,1H28" : "M0,6H28")
+          .attr("stroke-dasharray", dash(curve, k));
+      if (curve.lower && curve.upper && !curve.points)
+        swatch.append("path").attr("class", "lower").attr("d", "M0,11H28");
+      item.append(swatch.node(), element("span", {}, curve.name));
       list.append(item);
     });
     made.svg.node().before(list);
   }
 
-  const dash = (one, k) => (one.reference ? "2 4" : DASHES[k % COLOURS]);
+  const dash = (curve, k) => (curve.reference ? "2 4" : DASHES[k % COLOURS]);
 
   // ---- curves and bands
 
@@ -317,15 +318,15 @@
     const made = frame(container, spec, HEIGHT);
     made.again = plot;
     const { svg, width } = made;
-    const ends = (one) => [one.y, one.lower, one.upper].filter(Boolean);
+    const ends = (curve) => [curve.y, curve.lower, curve.upper].filter(Boolean);
     const across = scale(
       spec.x,
-      spec.series.flatMap((one) => one.x),
+      spec.series.flatMap((curve) => curve.x),
       [MARGIN.left, width - MARGIN.right],
     );
     const up = scale(
       spec.y,
-      spec.series.flatMap((one) => ends(one).flat()),
+      spec.series.flatMap((curve) => ends(curve).flat()),
       [HEIGHT - MARGIN.bottom, MARGIN.top],
     );
     drawAxis(svg, spec.x, across, { horizontal: true, width, height: HEIGHT, left: MARGIN.left });
@@ -333,29 +334,29 @@
     const shown = (axis) => (value) => known(value) && (axis.scale !== "log" || value > 0);
     const [onX, onY] = [shown(spec.x), shown(spec.y)];
     legend(made, spec.series);
-    spec.series.forEach((one, k) => {
+    spec.series.forEach((curve, k) => {
       const group = svg
         .append("g")
         .attr("class", `series colour-${k % COLOURS}`)
         .attr("aria-hidden", "true");
-      const indices = d3.range(one.x.length);
-      if (one.lower && one.upper) {
+      const indices = d3.range(curve.x.length);
+      if (curve.lower && curve.upper) {
         const area = d3
           .area()
-          .x((i) => across(one.x[i]))
-          .y1((i) => up(one.upper[i]))
-          .y0((i) => up(onY(one.lower[i]) ? one.lower[i] : up.domain()[0]))
-          .defined((i) => onX(one.x[i]) && onY(one.upper[i]) && known(one.lower[i]));
+          .x((i) => across(curve.x[i]))
+          .y1((i) => up(curve.upper[i]))
+          .y0((i) => up(onY(curve.lower[i]) ? curve.lower[i] : up.domain()[0]))
+          .defined((i) => onX(curve.x[i]) && onY(curve.upper[i]) && known(curve.lower[i]));
         group.append("path").attr("class", "band").attr("d", area(indices));
       }
       for (const [name, values] of [
-        ["upper", one.upper ?? one.y],
-        ["lower", one.lower],
+        ["upper", curve.upper ?? curve.y],
+        ["lower", curve.lower],
       ]) {
         if (!values) continue;
-        const drawn = indices.filter((i) => onX(one.x[i]) && onY(values[i]));
-        const at = (i) => `translate(${across(one.x[i])},${up(values[i])})`;
-        if (one.points || (one.x.length <= FEW && !one.reference)) {
+        const drawn = indices.filter((i) => onX(curve.x[i]) && onY(values[i]));
+        const at = (i) => `translate(${across(curve.x[i])},${up(values[i])})`;
+        if (curve.points || (curve.x.length <= FEW && !curve.reference)) {
           const mark = d3.symbol(SYMBOLS[k % COLOURS], 60)();
           group
             .selectAll(null)
@@ -365,39 +366,39 @@
             .attr("d", mark)
             .attr("transform", at);
         }
-        if (!one.points) {
+        if (!curve.points) {
           const line = d3
             .line()
-            .x((i) => across(one.x[i]))
+            .x((i) => across(curve.x[i]))
             .y((i) => up(values[i]))
-            .defined((i) => onX(one.x[i]) && onY(values[i]));
+            .defined((i) => onX(curve.x[i]) && onY(values[i]));
           const path = group
             .append("path")
-            .attr("class", one.reference ? "reference" : name)
+            .attr("class", curve.reference ? "reference" : name)
             .attr("d", line(indices));
-          if (name === "upper") path.attr("stroke-dasharray", dash(one, k));
+          if (name === "upper") path.attr("stroke-dasharray", dash(curve, k));
         }
       }
     });
-    const tabled = spec.series.filter((one) => !one.reference);
-    const plain = tabled.every((one) => one.y);
+    const tabled = spec.series.filter((curve) => !curve.reference);
+    const plain = tabled.every((curve) => curve.y);
     const rows = [];
-    spec.series.forEach((one, k) => {
-      if (one.reference) return;
+    spec.series.forEach((curve, k) => {
+      if (curve.reference) return;
       const points = [];
-      one.x.forEach((x, i) => {
-        const top = one.upper ?? one.y ?? [];
-        const value = one.y ? number(one.y[i], one.side) : null;
-        const here = one.y ? value : interval(one.lower?.[i], one.upper?.[i]);
-        const both = one.y ? [value, value] : [number(one.lower?.[i], "lower"), number(one.upper?.[i], "upper")];
+      curve.x.forEach((x, i) => {
+        const top = curve.upper ?? curve.y ?? [];
+        const value = curve.y ? number(curve.y[i], curve.side) : null;
+        const here = curve.y ? value : interval(curve.lower?.[i], curve.upper?.[i]);
+        const both = curve.y ? [value, value] : [number(curve.lower?.[i], "lower"), number(curve.upper?.[i], "upper")];
         const cells = plain ? [value] : both;
-        const where = place(x, one.lower?.[i], one.upper?.[i], one.side);
-        rows.push([...(tabled.length > 1 ? [one.name] : []), where, ...cells]);
-        const height = onY(top[i]) ? top[i] : one.lower?.[i];
+        const where = place(x, curve.lower?.[i], curve.upper?.[i], curve.side);
+        rows.push([...(tabled.length > 1 ? [curve.name] : []), where, ...cells]);
+        const height = onY(top[i]) ? top[i] : curve.lower?.[i];
         if (onX(x) && onY(height))
           points.push({ x: across(x), y: up(height), text: `${spec.x.label} ${where}, ${spec.y.label} ${here}` });
       });
-      reader(made, one.name, points, k % COLOURS);
+      reader(made, curve.name, points, k % COLOURS);
     });
     const values = plain ? [spec.y.label] : [`${spec.y.label}, at least`, `${spec.y.label}, at most`];
     const names = [...(tabled.length > 1 ? ["series"] : []), spec.x.label, ...values];
