@@ -48,12 +48,12 @@ class Place:
 
 def places(source: str, old: str) -> list[Place]:
     """Where the old text stands; if nowhere, the places of its tokens with the fewest other names."""
-    exact = [Place(one.start(), one.end(), {}) for one in re.finditer(re.escape(old), source)]
+    exact = [Place(match.start(), match.end(), {}) for match in re.finditer(re.escape(old), source)]
     if exact:
         return exact
-    found = list(_alike(source, old))
-    least = min((place.renamed for place in found), default=0)
-    return [place for place in found if place.renamed == least]
+    alike = list(_alike(source, old))
+    least = min((place.renamed for place in alike), default=0)
+    return [place for place in alike if place.renamed == least]
 
 
 def _alike(source: str, old: str) -> Iterator[Place]:

@@ -88,10 +88,10 @@ class Fault:
         if not (root / self.path).is_file():
             raise UnplantableError(f"{where}: there is no such file")
         text = (root / self.path).read_text()
-        found = places(text, self.old)
-        if len(found) != 1:
-            raise UnplantableError(f"{where}: the old text occurs {len(found)} times, not once: {self.old!r}")
-        planted = found[0].replaced(text, self.new)
+        candidates = places(text, self.old)
+        if len(candidates) != 1:
+            raise UnplantableError(f"{where}: the old text occurs {len(candidates)} times, not once: {self.old!r}")
+        planted = candidates[0].replaced(text, self.new)
         if planted == text:
             raise UnplantableError(f"{where}: the new text is the old one")
         try:
@@ -124,7 +124,7 @@ def default_tests(path: Path) -> list[str]:
     folder = Path("tests") / inside.parent
     while not (ROOT / folder).is_dir():
         folder = folder.parent
-    named = [str(one.relative_to(ROOT)) for one in sorted((ROOT / folder).glob(f"test_*{inside.stem}*.py"))]
+    named = [str(test.relative_to(ROOT)) for test in sorted((ROOT / folder).glob(f"test_*{inside.stem}*.py"))]
     return named if folder == Path("tests") else [*named, str(folder)]
 
 
@@ -154,10 +154,12 @@ def rows(room: str) -> dict[tuple[str, str], Row]:
     page = table_of(room)
     if not page.exists():
         return {}
-    found = re.finditer(
+    lines = re.finditer(
         r"^\| `(.+?)` \| (.+) \| (?:\*\*survived\*\*|`(.+)`(?: \(slow\))?) \| (\w+) \|$", page.read_text(), re.M
     )
-    each = (Row(path, reason, digest, killer or "") for path, reason, killer, digest in (one.groups() for one in found))
+    each = (
+        Row(path, reason, digest, killer or "") for path, reason, killer, digest in (line.groups() for line in lines)
+    )
     return {(row.path, row.reason): row for row in each}
 
 
@@ -219,8 +221,8 @@ def killer(root: Path, fault: Fault, known: str) -> str | None:
             done = pytest(root, tests, "-x", "-rfE", "-m", tier, limit=LIMIT)
         except subprocess.TimeoutExpired:
             return HANGS
-        if done.returncode in (1, 2) and (found := failed(done.stdout)):
-            return found[0]
+        if done.returncode in (1, 2) and (failures := failed(done.stdout)):
+            return failures[0]
         if done.returncode == 4 and "found no collectors" in done.stderr:  # a file that a missing package leaves out
             continue
         if done.returncode not in (0, 5) and tests != [known]:
@@ -254,13 +256,13 @@ def planted(root: Path, fault: Fault) -> Iterator[None]:
 
 def _importers(root: Path, path: Path) -> list[Path]:
     """A file of the source and those that import it, directly or not."""
-    texts = {one.relative_to(root): one.read_text() for tree in TREES for one in (root / tree).rglob("*.py")}
-    found = [path]
-    for one in found:
-        _, *packages, stem = one.with_suffix("").parts
+    texts = {file.relative_to(root): file.read_text() for tree in TREES for file in (root / tree).rglob("*.py")}
+    reached = [path]
+    for importer in reached:
+        _, *packages, stem = importer.with_suffix("").parts
         module = rf"{'.'.join(packages)}(?:\.| import .*\b){stem}\b"
-        found += [other for other, text in texts.items() if other not in found and re.search(module, text)]
-    return found
+        reached += [other for other, text in texts.items() if other not in reached and re.search(module, text)]
+    return reached
 
 
 def _compiled(root: Path, paths: Sequence[Path]) -> list[Path]:
@@ -273,16 +275,16 @@ def try_faults(root: Path, room: str, chosen: Sequence[Fault]) -> Iterator[tuple
     for fault in chosen:
         known = rows(room).get(fault.key)
         with planted(root, fault):
-            found = killer(root, fault, "" if known is None else known.killer)
-        if found is not None:
-            write(room, rows(room) | {fault.key: Row(*fault.key, fault.digest, found)})
-        yield fault, found
+            killed_by = killer(root, fault, "" if known is None else known.killer)
+        if killed_by is not None:
+            write(room, rows(room) | {fault.key: Row(*fault.key, fault.digest, killed_by)})
+        yield fault, killed_by
 
 
 def take_out(root: Path, room: str, tests: Sequence[str]) -> list[str]:
     """Those of the tests that fail or are missing without any fault; their rows are taken out of the table."""
     done = pytest(root, tests, "-rfE", "-m", ALL)
-    gone = [str(Path(one).relative_to(root)) for one in re.findall(r"^ERROR: not found: (.+)$", done.stderr, re.M)]
+    gone = [str(Path(path).relative_to(root)) for path in re.findall(r"^ERROR: not found: (.+)$", done.stderr, re.M)]
     broken = sorted({*failed(done.stdout), *gone})
     write(room, {key: row for key, row in rows(room).items() if row.killer not in broken})
     return broken
@@ -311,13 +313,13 @@ def main() -> int:
                 if options.only in f"{fault.path} {fault.reason}" and done.get(fault.key) != fault.digest
             ]
             killers = set()
-            for fault, found in try_faults(root, room, chosen):
-                survived += found == ""
-                skipped += found is None
-                killers.add(found)
-                verdict = "SURVIVED" if found == "" else f"killed by {found}" if found else "all its tests were skipped"
+            for fault, by in try_faults(root, room, chosen):
+                survived += by == ""
+                skipped += by is None
+                killers.add(by)
+                verdict = "SURVIVED" if by == "" else f"killed by {by}" if by else "all its tests were skipped"
                 print(f"{monotonic() - started:6.0f} s  {fault.key[0]}: {fault.reason}: {verdict}", flush=True)
-            if tests := sorted(one for one in killers if one and one != HANGS):
+            if tests := sorted(test for test in killers if test and test != HANGS):
                 for test in take_out(root, room, tests):
                     broken += 1
                     print(f"{monotonic() - started:6.0f} s  {room}: {test} fails without any fault", flush=True)

@@ -31,8 +31,8 @@ FAULTS = [fault for room in HARNESS.names() for fault in HARNESS.faults(room)]
 def test_a_fault_can_be_planted(fault):
     assert fault.planted(ROOT)
     assert fault.reason
-    for one in fault.tests:
-        assert (ROOT / one.split("::")[0]).exists(), f"{fault.path}: there is no {one}"
+    for test in fault.tests:
+        assert (ROOT / test.split("::")[0]).exists(), f"{fault.path}: there is no {test}"
 
 
 @pytest.mark.parametrize("room", HARNESS.names())
@@ -106,7 +106,7 @@ def renamed(source: str, name: str) -> str:
 
 def names_of(fault) -> list[str]:
     """Names of the replaced text that may be exchanged, less the half that has to stay."""
-    distinct = [one for one in dict.fromkeys(places.TOKENS.findall(fault.old)) if places._is_name(one)]
+    distinct = [token for token in dict.fromkeys(places.TOKENS.findall(fault.old)) if places._is_name(token)]
     return distinct[: min(int((1.0 - places.KEPT) * len(distinct)), 1)]
 
 
@@ -120,11 +120,11 @@ def test_faults_stay_where_they_are_when_names_change(room):
         source = (ROOT / fault.path).read_text()
         for name in names_of(fault):
             other = renamed(source, name)
-            found = places.places(other, fault.old)
-            if len(found) != 1:  # the file has the same tokens once more, in other names
+            candidates = places.places(other, fault.old)
+            if len(candidates) != 1:  # the file has the same tokens once more, in other names
                 continue
             planted = renamed(fault.planted(ROOT), name)
-            assert places.TOKENS.findall(found[0].replaced(other, fault.new)) == places.TOKENS.findall(planted)
+            assert places.TOKENS.findall(candidates[0].replaced(other, fault.new)) == places.TOKENS.findall(planted)
             moved += 1
     assert moved >= 3
 
@@ -182,6 +182,6 @@ def test_a_fault_that_is_no_python_is_refused(tmp_path):
     ],
 )
 def test_the_tests_of_a_file_are_those_that_mirror_it(path, tests):
-    found = HARNESS.default_tests(HARNESS.SOURCE / path)
-    assert found[0] == tests[0]
-    assert found[-1] == tests[-1]
+    defaults = HARNESS.default_tests(HARNESS.SOURCE / path)
+    assert defaults[0] == tests[0]
+    assert defaults[-1] == tests[-1]

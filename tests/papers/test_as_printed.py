@@ -95,7 +95,7 @@ def test_loop_is_adaptive_and_adds_the_noise_of_the_mechanism() -> None:
         return -records if outputs and outputs[-1][0] > 0.0 else records
 
     outputs = ablq.ablq(run, query, np.full((6, 1), 0.5), np.random.default_rng(0))
-    assert [float(one[0]) for one in outputs] == pytest.approx([1.0, -1.0, 1.0], abs=0.07)  # seven deviations
+    assert [float(output[0]) for output in outputs] == pytest.approx([1.0, -1.0, 1.0], abs=0.07)  # seven deviations
     with pytest.raises(ValueError, match="norm at most 1"):
         ablq.ablq(run, ablq.identity, np.full((6, 1), 2.0), np.random.default_rng(0))
 
@@ -133,10 +133,10 @@ def test_half_space_has_the_mass_that_integration_gives(output: Output) -> None:
 def test_substitution_is_that_of_group_privacy() -> None:
     """For the Gaussian mechanism: the least 2 epsilon at which delta (1 + e^epsilon) is small enough."""
     module("chua-2024", "crossing")
-    found = sys.modules["hockeystick_papers_chua_2024"].substituted(
+    substituted = sys.modules["hockeystick_papers_chua_2024"].substituted(
         hs.bound(hs.Mechanism(sampler=hs.Deterministic(bins=1), noise_multiplier=2.0), "gaussian"), 1e-5
     )
-    half = found / 2.0
+    half = substituted / 2.0
     delta = norm.cdf(-2.0 * half + 0.25) - exp(half) * norm.cdf(-2.0 * half - 0.25)
     assert delta * (1.0 + exp(half)) == pytest.approx(1e-5, rel=1e-3)
     assert delta * (1.0 + exp(half)) <= 1e-5

@@ -109,9 +109,9 @@ def test_fit_is_that_of_a_line_and_of_a_power(figures: Any) -> None:
 def test_statements_about_improvements_follow_from_the_points(figures: Any) -> None:
     places = np.sqrt(np.arange(2.0, 9.0))
     straight, bent = amplified_points((0.8 * places).tolist()), amplified_points([0.5, 0.9, 0.5, 0.9, 0.5, 0.9, 1.2])
-    found = {"figure-2": {10.0: bent, 40.0: straight}, "figure-8": {10.0: bent, 40.0: amplified_points([1.1] * 2)}}
-    found["figure-8"][40.0] = amplified_points((0.7 * places).tolist())
-    checks = {check.what: check for check in module("statements").improvement_checks(found)}
+    points = {"figure-2": {10.0: bent, 40.0: straight}, "figure-8": {10.0: bent, 40.0: amplified_points([1.1] * 2)}}
+    points["figure-8"][40.0] = amplified_points((0.7 * places).tolist())
+    checks = {check.what: check for check in module("statements").improvement_checks(points)}
 
     def of(start: str) -> Any:
         (check,) = (check for what, check in checks.items() if what.startswith(start))
@@ -255,15 +255,15 @@ def test_independent_rows_of_the_limit_agree_with_the_public_pair(
     steps = []
     for row in range(4):
         subsets = range(2 ** (row + 1))
-        bits = np.array([[(one >> j) & 1 for j in range(row + 1)] for one in subsets])
+        bits = np.array([[(subset >> j) & 1 for j in range(row + 1)] for subset in subsets])
         chances = 0.25 ** bits.sum(axis=1) * 0.75 ** (row + 1 - bits.sum(axis=1))
         steps.append(hs.MixtureStep(tuple(chances.tolist()), tuple((bits @ column[: row + 1]).tolist())))
     pair = hs.MixtureSteps(noise_multiplier=2.0, steps=tuple(steps))
     bounds = hs.privacy(pair, delta=1e-6)
     monkeypatch.setattr(module("independent"), "PLOT_NODES", 48)
-    found = module("independent").independent_epsilon(2.0, output, 4, 0.25)
+    epsilon = module("independent").independent_epsilon(2.0, output, 4, 0.25)
     assert bounds.lower is not None
-    assert bounds.lower <= found <= 1.003 * bounds.upper
+    assert bounds.lower <= epsilon <= 1.003 * bounds.upper
 
 
 def test_limit_figure_tends_to_one(figures: Any, output: Output) -> None:

@@ -164,11 +164,11 @@ def test_statements_are_judged_by_the_ends_of_the_ratios(figures: Any) -> None:
 def test_kept_cells_are_those_of_the_grid_and_are_drawn(figures: Any, output: Output) -> None:
     """The file in the repository: every row is of the grid, the paper's bands, and no scheme beats its own bracket."""
     cells = module("cells")
-    found = cells.kept()
-    assert (128, 0.5) in {(cell.length, cell.epsilon) for cell in found}
+    kept = cells.kept()
+    assert (128, 0.5) in {(cell.length, cell.epsilon) for cell in kept}
     rows = table(cells.KEPT)
     assert len(rows) == 2 * len(cells.PLACES)
-    for cell in found:
+    for cell in kept:
         assert (cell.length, cell.epsilon) in cells.PLACES
         for scheme in (cell.cyclic_poisson, cell.balls_in_bins, cell.b_min_sep):
             assert scheme.bands in cells.GRID.bands
@@ -178,7 +178,7 @@ def test_kept_cells_are_those_of_the_grid_and_are_drawn(figures: Any, output: Ou
         assert cell.ratio("balls_in_bins")[1] <= 1.0
     figures["figure-3"](output)
     assert (output.directory / "figure-3.png").stat().st_size > 5_000
-    assert len(table(output.directory / "figure-3.csv")) == len(found)
+    assert len(table(output.directory / "figure-3.csv")) == len(kept)
 
 
 def test_the_papers_grid_is_that_of_section_7(figures: Any) -> None:
@@ -242,10 +242,10 @@ def test_production_case_is_that_of_section_7(figures: Any) -> None:
 def test_cuts_of_the_production_run_cost_less_than_its_delta(figures: Any) -> None:
     """Against the chance of a cut by Poisson tails; a union bound over both distributions would cost e^10 times it."""
     production = module("production")
-    found = production.Found(10.0, 0.0, 1e-9, 0.0).with_cuts(production.run(truncated=True))
+    loss = production.Found(10.0, 0.0, 1e-9, 0.0).with_cuts(production.run(truncated=True))
     often = 7200 * (1793 / 14745600) * float(poisson.sf(2047, 1793.0))
-    assert found.remove - 1e-9 == pytest.approx(2.0 * often, rel=0.02)
-    assert found.remove - 1e-9 < found.add < production.DELTA / 3.0
+    assert loss.remove - 1e-9 == pytest.approx(2.0 * often, rel=0.02)
+    assert loss.remove - 1e-9 < loss.add < production.DELTA / 3.0
 
 
 def test_printed_numbers_of_section_7_are_judged(figures: Any) -> None:
@@ -253,9 +253,9 @@ def test_printed_numbers_of_section_7_are_judged(figures: Any) -> None:
 
     def calibrate(mechanism: hs.Mechanism, **target: float) -> hs.Mechanism:
         """At the noise of a full calibration, certified here again."""
-        found = mechanism.with_noise(0.3675)
-        assert hs.certify(found, epsilon=target["epsilon"], method="direct").bounds.upper <= target["delta"]
-        return found
+        noisy = mechanism.with_noise(0.3675)
+        assert hs.certify(noisy, epsilon=target["epsilon"], method="direct").bounds.upper <= target["delta"]
+        return noisy
 
     checks = {check.what: check for check in production.production_checks(calibrate)}
     by_name = {what.removeprefix("production: "): check.holds for what, check in checks.items()}
@@ -272,17 +272,17 @@ def test_untruncated_noise_depends_on_the_norms_of_the_columns(figures: Any) -> 
     def calibrate(mechanism: hs.Mechanism, **target: float) -> hs.Mechanism:
         """At the noise of full calibrations, certified here again."""
         steps = mechanism.sampler.steps
-        found = mechanism.with_noise({28: 0.57290, 29: 0.57476}[steps])
-        assert hs.certify(found, epsilon=target["epsilon"], method="direct").bounds.upper <= target["delta"]
-        return found
+        noisy = mechanism.with_noise({28: 0.57290, 29: 0.57476}[steps])
+        assert hs.certify(noisy, epsilon=target["epsilon"], method="direct").bounds.upper <= target["delta"]
+        return noisy
 
-    one, longer = production.cyclic_checks(calibrate)
-    assert one.holds
-    assert one.ours == 0.57476
+    shorter, longer = production.cyclic_checks(calibrate)
+    assert shorter.holds
+    assert shorter.ours == 0.57476
     assert not longer.holds
     assert "refuted" in longer.verdict
     column = hs.BandedToeplitz(bands=256).matrix(1024).toeplitz_column
-    assert longer.ours == pytest.approx(one.ours * float(np.linalg.norm(column / column[0])), rel=1e-9)
+    assert longer.ours == pytest.approx(shorter.ours * float(np.linalg.norm(column / column[0])), rel=1e-9)
     low, high = production.noise_needed(hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.03112847, steps=28)), calibrate)
     assert 0.5715 < low < high < 0.573
 
@@ -307,8 +307,8 @@ def test_delta_of_the_pair_is_that_of_a_grid_in_two_dimensions(
             ratio += weight * chance * np.exp(count * column * output - (count * column) ** 2 / 2)
     density = np.exp(-(first**2 + second**2) / 2) / (2 * np.pi)
     expected = float((np.maximum(ratio - np.exp(epsilon), 0.0) * density).sum()) * (axis[1] - axis[0]) ** 2
-    found = module("attribution").pair_delta(epsilon, prob, examples, columns)
-    assert found == pytest.approx(expected, rel=2e-3)
+    delta = module("attribution").pair_delta(epsilon, prob, examples, columns)
+    assert delta == pytest.approx(expected, rel=2e-3)
 
 
 def test_absent_neighbours_reveal_the_sampled_example(figures: Any) -> None:

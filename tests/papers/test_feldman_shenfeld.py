@@ -56,10 +56,10 @@ def laplace_delta(scale: float, epsilon: float, direction: hs.Direction) -> floa
 @pytest.mark.parametrize("scale", [0.4, 1.0, 3.0])
 @pytest.mark.parametrize("direction", list(hs.Direction))
 def test_laplace_law_encloses_the_profile(randomisers: Any, scale: float, direction: hs.Direction) -> None:
-    one = randomisers.Laplace(scale)
+    randomiser = randomisers.Laplace(scale)
     for epsilon in (0.0, 0.1 / scale, 0.7 / scale):
         truth = laplace_delta(scale, epsilon, direction)
-        lower, upper = (law_delta(one.law(side, RESOLUTION), epsilon, direction) for side in (LOWER, UPPER))
+        lower, upper = (law_delta(randomiser.law(side, RESOLUTION), epsilon, direction) for side in (LOWER, UPPER))
         assert lower <= truth * (1.0 + 1e-8)  # of the quadrature
         assert truth * (1.0 - 1e-8) <= upper <= lower * 1.001
 
@@ -67,11 +67,11 @@ def test_laplace_law_encloses_the_profile(randomisers: Any, scale: float, direct
 @pytest.mark.parametrize("order", [0.0, 0.3, 1.0, 2.0, 7.0])
 def test_moments_of_a_step_are_those_of_its_law(randomisers: Any, order: float) -> None:
     """x^r is convex for r <= 0 or r >= 1, and its negative is between."""
-    for one in (randomisers.Laplace(0.7), randomisers.RandomisedResponse(4.0)):
-        found = exp(one.log_moment(np.array([order]))[0])
+    for randomiser in (randomisers.Laplace(0.7), randomisers.RandomisedResponse(4.0)):
+        moment = exp(randomiser.log_moment(np.array([order]))[0])
         for side in hs.Side:
-            law = one.law(side, RESOLUTION)
-            assert found == pytest.approx(float(law.mass @ law.support**order), rel=1e-5)
+            law = randomiser.law(side, RESOLUTION)
+            assert moment == pytest.approx(float(law.mass @ law.support**order), rel=1e-5)
 
 
 def response_profile(odds: int, steps: int, level: Fraction) -> tuple[Fraction, Fraction]:
@@ -87,12 +87,12 @@ def response_profile(odds: int, steps: int, level: Fraction) -> tuple[Fraction, 
 
 @pytest.mark.parametrize("steps", [2, 7, 40])
 def test_direct_law_of_randomised_response_encloses_exact_rationals(randomisers: Any, steps: int) -> None:
-    one = randomisers.RandomisedResponse(5.0)
+    randomiser = randomisers.RandomisedResponse(5.0)
     for level in (Fraction(11, 10), Fraction(3, 2), Fraction(3)):
         exact = response_profile(5, steps, level)
         for truth, direction in zip(exact, (REMOVE, ADD), strict=True):
             lower, upper = (
-                law_delta(randomisers.direct(one, steps, side, RESOLUTION), log(level), direction)
+                law_delta(randomisers.direct(randomiser, steps, side, RESOLUTION), log(level), direction)
                 for side in (LOWER, UPPER)
             )
             assert lower <= float(truth) * (1 + 1e-12)
@@ -110,7 +110,7 @@ def partitions(whole: int, largest: int) -> Iterator[list[int]]:
 @pytest.mark.parametrize(("steps", "order"), [(3, 5), (6, 4), (50, 8)])
 def test_moments_are_the_sum_over_partitions(randomisers: Any, steps: int, order: int) -> None:
     """Theorem 4.6 as printed, with the number of ways to give the parts to steps: t! / (t - parts)! / repetitions."""
-    for one in (randomisers.Laplace(0.5), randomisers.RandomisedResponse(3.0), randomisers.Gaussian(0.8)):
+    for randomiser in (randomisers.Laplace(0.5), randomisers.RandomisedResponse(3.0), randomisers.Gaussian(0.8)):
         total = 0.0
         for parts in partitions(order, order):
             if len(parts) > steps:
@@ -118,20 +118,20 @@ def test_moments_are_the_sum_over_partitions(randomisers: Any, steps: int, order
             ways = factorial(steps) // factorial(steps - len(parts))
             ways //= prod(factorial(parts.count(part)) for part in set(parts))
             ways *= factorial(order) // prod(factorial(part) for part in parts)
-            total += ways * exp(float(one.log_moment(np.array(parts, dtype=float)).sum()))
+            total += ways * exp(float(randomiser.log_moment(np.array(parts, dtype=float)).sum()))
         expected = log(total) - order * log(steps)
-        assert randomisers.log_average_moments(one, steps, order)[order] == pytest.approx(expected, abs=1e-10)
+        assert randomisers.log_average_moments(randomiser, steps, order)[order] == pytest.approx(expected, abs=1e-10)
 
 
 @pytest.mark.parametrize("steps", [4, 300])
 def test_every_bound_is_above_the_direct_lower_one(randomisers: Any, steps: int) -> None:
-    for one in (randomisers.RandomisedResponse(3.0), randomisers.Laplace(1.0)):
-        found = {name: method(one, steps, 1e-6, RESOLUTION) for name, method in randomisers.METHODS.items()}
-        del found["poisson"]  # of another scheme
-        lower = found.pop("direct_lower")
-        assert 0.0 < lower <= min(found.values())
-        assert found["direct_upper"] <= min(found.values()) * (1.0 + 1e-3)
-        assert all(isfinite(value) for value in found.values())
+    for randomiser in (randomisers.RandomisedResponse(3.0), randomisers.Laplace(1.0)):
+        epsilons = {name: method(randomiser, steps, 1e-6, RESOLUTION) for name, method in randomisers.METHODS.items()}
+        del epsilons["poisson"]  # of another scheme
+        lower = epsilons.pop("direct_lower")
+        assert 0.0 < lower <= min(epsilons.values())
+        assert epsilons["direct_upper"] <= min(epsilons.values()) * (1.0 + 1e-3)
+        assert all(isfinite(value) for value in epsilons.values())
 
 
 def test_gaussian_law_is_what_the_accountants_compute(randomisers: Any) -> None:
@@ -141,9 +141,11 @@ def test_gaussian_law_is_what_the_accountants_compute(randomisers: Any) -> None:
         theirs = hs.Bound("direct", side, hs.Kind.DETERMINISTIC, 1.0, "", law_profiles(law)).epsilon(1e-6)
         ours = randomisers.epsilon_of(randomisers.direct(randomisers.Gaussian(1.0), 100, side, RESOLUTION), 1e-6)
         assert ours == pytest.approx(theirs, rel=1e-6)
-    one, steps = randomisers.Gaussian(4.0), 3000
-    lower = randomisers.epsilon_of(randomisers.direct(one, steps, LOWER, RESOLUTION), 1e-6)
-    assert lower < randomisers.theorem_epsilon(one, steps, 1e-6, RESOLUTION) < 1.5 * lower  # Theorem 3.2, delta0 > 0
+    randomiser, steps = randomisers.Gaussian(4.0), 3000
+    lower = randomisers.epsilon_of(randomisers.direct(randomiser, steps, LOWER, RESOLUTION), 1e-6)
+    assert (
+        lower < randomisers.theorem_epsilon(randomiser, steps, 1e-6, RESOLUTION) < 1.5 * lower
+    )  # Theorem 3.2, delta0 > 0
 
 
 def test_capping_participations_never_hurts(statements: Any, tmp_path: Path) -> None:

@@ -31,13 +31,13 @@ def banded_gram(bins: int, width: int, rng: np.random.Generator) -> Any:
 def test_algorithm_1_is_the_sum_of_equation_5(runs: ModuleType, bins: int, width: int) -> None:
     """The sum over all tuples of bins, of the matrix that Algorithm 1 sees: the band, and the largest entry outside."""
     scaled = banded_gram(bins, width, np.random.default_rng(20261122))
-    found = runs.algorithm_1(scaled, width, 4)
+    moments = runs.algorithm_1(scaled, width, 4)
     for order in (2, 3, 4):
         total = 0.0
         for drawn in product(range(bins), repeat=order):
             pairs = scaled[np.ix_(drawn, drawn)]
             total += np.exp((pairs.sum() - np.trace(pairs)) / 2.0)
-        assert found[order - 2] == pytest.approx(np.log(total) - order * np.log(bins), rel=1e-12)
+        assert moments[order - 2] == pytest.approx(np.log(total) - order * np.log(bins), rel=1e-12)
 
 
 def test_algorithm_1_is_above_the_moments_where_the_matrix_is_not_banded(runs: ModuleType) -> None:

@@ -37,10 +37,10 @@ def table(path: Path) -> list[dict[str, str]]:
 
 
 def test_papers_and_their_figures_are_listed() -> None:
-    found = available()
+    figures = available()
     for paper, names in FIGURES.items():
-        assert [name for name in found[paper] if name.startswith("figure")] == names
-        assert found[paper][-1] == "numbers"
+        assert [name for name in figures[paper] if name.startswith("figure")] == names
+        assert figures[paper][-1] == "numbers"
 
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------

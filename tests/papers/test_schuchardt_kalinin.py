@@ -127,10 +127,10 @@ def test_noise_figure_holds_every_method_and_keeps_its_sides(
     for letter, (strategy, bins, epochs, _) in runs.PANELS["figure-2"].items():
         pair = dominating_pair(runs.mechanism(runs.STRATEGIES[strategy], bins, epochs, 1.0))
         expected = {
-            f"{one.name}_{side.value}"
-            for one in every_accountant().values()
-            for side in one.sides
-            if one.name not in runs.IN_GAPS and one.why_not(pair, side) is None
+            f"{accountant.name}_{side.value}"
+            for accountant in every_accountant().values()
+            for side in accountant.sides
+            if accountant.name not in runs.IN_GAPS and accountant.why_not(pair, side) is None
         }
         rows = table(output.directory / f"figure-2{letter}.csv")
         assert len(rows) == 1
@@ -155,11 +155,11 @@ def test_band_is_filled_between_the_best_deterministic_bounds(
     ends = {"a": {"upper": [4.0, 1.0], "lower": [3.0, 0.5]}, "b": {"upper": [2.0, 0.75], "lower": [1.5, 0.25]}}
     for letter, values in ends.items():
         run = runs.panel_run("figure-2", letter)
-        one = {runs.titled(run, "comparison_upper", method="comparison"): [9.0, 8.0]}
+        known = {runs.titled(run, "comparison_upper", method="comparison"): [9.0, 8.0]}
         best = {
             runs.titled(run, f"best_{side.value}", method="best", side=side): values[side.value] for side in hs.Side
         }
-        monkeypatch.setitem(runs._DONE, ("figure-2", letter, 2), Series([1.0, 3.0], {**one, **best}))
+        monkeypatch.setitem(runs._DONE, ("figure-2", letter, 2), Series([1.0, 3.0], {**known, **best}))
     drawn: list[Any] = []
     monkeypatch.setattr(Output, "figure", lambda self, name, figure: drawn.append(figure))
     figures["figure-2"](output, points=2)
@@ -236,23 +236,23 @@ def test_gaps_compare_with_the_best_lower_bound_and_with_their_own(
     monkeypatch.setattr(closeness, "CASES", {"small": ("BSR, p=4", 8, 1)})
     figures["gaps"](output, points=1)
     assert (output.directory / "gaps.png").stat().st_size > 10_000
-    found = {row["method"]: row for row in table(output.directory / "gaps.csv")}
-    mechanism = runs.mechanism(runs.STRATEGIES["BSR, p=4"], 8, 1, float(found["comparison"]["sigma"]))
-    assert set(found) == set(few)
-    least = max(float(row["lower"]) for row in found.values() if row["lower"])
-    for row in found.values():
+    gaps = {row["method"]: row for row in table(output.directory / "gaps.csv")}
+    mechanism = runs.mechanism(runs.STRATEGIES["BSR, p=4"], 8, 1, float(gaps["comparison"]["sigma"]))
+    assert set(gaps) == set(few)
+    least = max(float(row["lower"]) for row in gaps.values() if row["lower"])
+    for row in gaps.values():
         upper = float(row["upper"])
         assert upper >= least
         assert float(row["excess"]) == pytest.approx(upper / least - 1.0, abs=1e-6)
         assert not row["lower"] or float(row["gap"]) == pytest.approx(upper / float(row["lower"]) - 1.0, abs=1e-6)
     settings = hs.Settings(hs.Resolution(48, 1e-5))
     again = hs.bound(mechanism, "comparison", settings=settings).epsilon(1e-5)
-    assert float(found["comparison"]["upper"]) == pytest.approx(again, rel=1e-6)
-    assert 0.99 * closeness.LEAST <= float(found["comparison"]["upper"]) <= closeness.LEAST
+    assert float(gaps["comparison"]["upper"]) == pytest.approx(again, rel=1e-6)
+    assert 0.99 * closeness.LEAST <= float(gaps["comparison"]["upper"]) <= closeness.LEAST
     (drawn,) = table(output.directory / "gapsa.csv")
     for name in ("comparison", "moment_majorant"):
-        assert float(drawn[f"{name}_excess"]) == pytest.approx(float(found[name]["excess"]), abs=1e-6)
-        assert float(drawn[f"{name}_gap"]) == pytest.approx(float(found[name]["gap"]), abs=1e-6)
+        assert float(drawn[f"{name}_excess"]) == pytest.approx(float(gaps[name]["excess"]), abs=1e-6)
+        assert float(drawn[f"{name}_gap"]) == pytest.approx(float(gaps[name]["gap"]), abs=1e-6)
     assert sum(line.startswith("| small |") for line in output.lines) == 1
     assert output.lines[-1].startswith("no lower bound is above an upper one")
 
@@ -347,10 +347,10 @@ def test_allocations_are_flat_where_they_take_the_largest(figures: Any, runs: Mo
         columns = {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
         epoch = (columns["step"] - 1) // runs.BINS
         assert np.unique(columns["max"]).size == 1
-        for one in range(runs.EPOCHS):
-            inside = epoch == one
+        for number in range(runs.EPOCHS):
+            inside = epoch == number
             assert np.unique(columns["epoch_max_from_1"][inside]).size == 1
-            source = "union_upper" if one == 0 else "epoch_max_from_1"
+            source = "union_upper" if number == 0 else "epoch_max_from_1"
             np.testing.assert_array_equal(columns["epoch_max_from_2"][inside], columns[source][inside])
         for name in ("ours_upper", "union_upper"):
             assert columns[name].min() >= 1.0 / runs.BINS * (1.0 - 1e-9)
@@ -478,10 +478,10 @@ def test_swapped_panels_draw_the_places_upwards(output: Output) -> None:
 
 def test_the_rows_of_an_epoch_after_the_first_share_their_largest_bound(allocation: ModuleType) -> None:
     tails = np.random.default_rng(7).random((6, 3))
-    found = allocation.largest_of_each_epoch(2, tails)
-    np.testing.assert_array_equal(found[:2], tails[:2])
+    largest = allocation.largest_of_each_epoch(2, tails)
+    np.testing.assert_array_equal(largest[:2], tails[:2])
     for epoch in (2, 4):
-        np.testing.assert_array_equal(found[epoch : epoch + 2], np.tile(tails[epoch : epoch + 2].max(axis=0), (2, 1)))
+        np.testing.assert_array_equal(largest[epoch : epoch + 2], np.tile(tails[epoch : epoch + 2].max(axis=0), (2, 1)))
 
 
 def test_the_published_allocation_is_not_the_accountants(runs: ModuleType, allocation: ModuleType) -> None:

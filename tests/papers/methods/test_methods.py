@@ -25,17 +25,22 @@ def not_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_the_table_says_of_them_what_they_say_themselves() -> None:
-    listed = {name: one for name, one in RETIRED.items() if one.in_papers}
-    assert {name: (one.summary, one.sides, one.reference, one.assumes) for name, one in listed.items()} == {
-        name: (one.summary, one.sides, one.reference, one.assumes) for name, one in published().items()
+    listed = {name: retired for name, retired in RETIRED.items() if retired.in_papers}
+    assert {
+        name: (retired.summary, retired.sides, retired.reference, retired.assumes) for name, retired in listed.items()
+    } == {
+        name: (accountant.summary, accountant.sides, accountant.reference, accountant.assumes)
+        for name, accountant in published().items()
     }
     assert ACCOUNTANTS.keys().isdisjoint(RETIRED)
 
 
 def test_they_are_deterministic_and_never_run_by_default() -> None:
     assert published().keys().isdisjoint(DEFAULT)
-    assert {name: one.name for name, one in published().items()} == {name: name for name in published()}
-    assert [one.name for one in published().values() if one.kind is not hs.Kind.DETERMINISTIC] == []
+    assert {name: accountant.name for name, accountant in published().items()} == {name: name for name in published()}
+    assert [
+        accountant.name for accountant in published().values() if accountant.kind is not hs.Kind.DETERMINISTIC
+    ] == []
 
 
 def test_compare_and_a_name_run_them() -> None:
@@ -72,7 +77,7 @@ def test_certificates_of_theirs_verify_by_the_library_where_they_are_not_install
     certificate = hs.certify(RUN, delta=DELTA, method="renyi")
     assert stand_ins(certificate) == ()
     request.getfixturevalue("not_installed")
-    assert [(one.named, one.method) for one in stand_ins(certificate)] == [("renyi", "direct")]
+    assert [(substitute.named, substitute.method) for substitute in stand_ins(certificate)] == [("renyi", "direct")]
     assert hs.compose([certificate], delta=DELTA).bounds.upper <= certificate.bounds.upper
 
 

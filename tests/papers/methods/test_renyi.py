@@ -288,7 +288,7 @@ def test_moments_of_poisson_steps_are_never_below_their_value_in_60_digits() -> 
     orders = np.array([2.0, 3.0, 5.0, 17.0, 60.0, 200.0])
     for _ in range(20):
         sigma, rate = float(np.exp(rng.uniform(-1.0, 2.5))), float(np.exp(rng.uniform(-7.0, -0.1)))
-        for order, found in zip(orders, renyi.thinned_moments(sigma, rate, orders).values, strict=True):
+        for order, moment in zip(orders, renyi.thinned_moments(sigma, rate, orders).values, strict=True):
             with mp.workdps(60):
                 q, a = mp.mpf(rate), int(order)
                 terms = (
@@ -296,7 +296,7 @@ def test_moments_of_poisson_steps_are_never_below_their_value_in_60_digits() -> 
                     for r in range(a + 1)
                 )
                 exact = mp.log(mp.fsum(terms))
-                assert exact <= mp.mpf(float(found)) <= exact * (1 + mp.mpf(10) ** -9)
+                assert exact <= mp.mpf(float(moment)) <= exact * (1 + mp.mpf(10) ** -9)
 
 
 @pytest.mark.parametrize("bins", [3, 10, 24, 57])
@@ -304,7 +304,7 @@ def test_moments_of_allocation_are_never_below_their_value_in_60_digits(bins: in
     """The coefficients of the t-th power of one series, for orders on both sides of t + 1."""
     largest = 24
     for sigma in (0.5, 1.3, 6.0):
-        found = renyi.averaged_moments(sigma, bins, largest).values
+        moments = renyi.averaged_moments(sigma, bins, largest).values
         with mp.workdps(60):
             series = [
                 mp.exp(mp.mpf(r * (r - 1)) / 2 / mp.mpf(sigma) ** 2) / mp.factorial(r) for r in range(largest + 1)
@@ -314,4 +314,4 @@ def test_moments_of_allocation_are_never_below_their_value_in_60_digits(bins: in
                 whole = [mp.fsum(whole[j] * series[a - j] for j in range(a + 1)) for a in range(largest + 1)]
             for order in range(2, largest + 1):
                 exact = mp.log(whole[order] * mp.factorial(order) / mp.mpf(bins) ** order)
-                assert exact <= mp.mpf(float(found[order - 2])) <= exact * (1 + mp.mpf(10) ** -9)
+                assert exact <= mp.mpf(float(moments[order - 2])) <= exact * (1 + mp.mpf(10) ** -9)

@@ -66,7 +66,7 @@ def test_swapping_with_a_clone_leaves_the_permutation_uniform() -> None:
     probability = Fraction(1, 3)
     weights: Counter[tuple[int, ...]] = Counter()
     for drawn in product((0, 1), (2, 3)):
-        arrangements = [one for one in permutations(range(4)) if one.index(0) in drawn]
+        arrangements = [permutation for permutation in permutations(range(4)) if permutation.index(0) in drawn]
         for arrangement, coin in product(arrangements, (False, True)):
             other = next(arrangement[place] for place in drawn if arrangement[place] != 0)
             swappable = [0, other] if coin else [0]
@@ -76,7 +76,7 @@ def test_swapping_with_a_clone_leaves_the_permutation_uniform() -> None:
                 result[home], result[away] = partner, 0
                 weight = (probability if coin else 1 - probability) / (4 * len(arrangements) * len(swappable))
                 weights[tuple(result)] += weight
-    assert weights == {one: Fraction(1, 24) for one in permutations(range(4))}
+    assert weights == {permutation: Fraction(1, 24) for permutation in permutations(range(4))}
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 3.0])
@@ -130,8 +130,8 @@ def test_an_exponential_majorant_of_the_excess() -> None:
     for proxy, threshold in product((1e-8, 1e-3, 0.5), (0.0, 1.0, 4.0, 9.0)):
         s, c = sqrt(proxy), threshold * sqrt(proxy)
         exact = s * (norm.pdf(threshold) - threshold * norm.sf(threshold))
-        found = float(shuffled_tree.excess(np.array([proxy]), c)[0])
-        assert exact <= found <= (2.0 + threshold) * exact
+        excess = float(shuffled_tree.excess(np.array([proxy]), c)[0])
+        assert exact <= excess <= (2.0 + threshold) * exact
     weights = np.array([0.3, 0.25, 0.2, 0.15, 0.1])  # signs: sub-Gaussian with the sum of squares
     sums = np.array(list(product((-1.0, 1.0), repeat=5))) @ weights
     for c in (0.0, 0.3, 0.8):
@@ -248,8 +248,10 @@ def test_profiles_fall_and_both_directions_agree() -> None:
 
 
 def test_the_size_of_the_batches_does_not_matter_and_odd_trees_are_covered() -> None:
-    one, many = (shuffled_tree.ACCOUNTANT.bound(tree(256, 80.0, batch_size=size), Side.UPPER) for size in (1, 500))
-    assert one.epsilon(1e-6) == many.epsilon(1e-6)
+    of_single, of_many = (
+        shuffled_tree.ACCOUNTANT.bound(tree(256, 80.0, batch_size=size), Side.UPPER) for size in (1, 500)
+    )
+    assert of_single.epsilon(1e-6) == of_many.epsilon(1e-6)
     odd = shuffled_tree.ACCOUNTANT.bound(tree(1023, 300.0), Side.UPPER).epsilon(1e-6)
     assert odd > shuffled_tree.ACCOUNTANT.bound(tree(1024, 300.0), Side.UPPER).epsilon(1e-6)
 
@@ -272,8 +274,8 @@ def test_nobody_gets_it_without_asking() -> None:
     certificate = certify(mechanism, delta=1e-6)
     assert certificate.method.upper == "gaussian"
     assert certificate.bounds.upper == pytest.approx(known, rel=1e-6)
-    assert not any("beforehand: it must not depend" in one for one in certificate.requirements)
-    assert "shuffled_tree" not in {one.method for one in compare(mechanism, delta=1e-6)}
+    assert not any("beforehand: it must not depend" in requirement for requirement in certificate.requirements)
+    assert "shuffled_tree" not in {outcome.method for outcome in compare(mechanism, delta=1e-6)}
 
 
 def test_who_asks_for_it_is_told_what_it_assumes() -> None:
@@ -284,7 +286,11 @@ def test_who_asks_for_it_is_told_what_it_assumes() -> None:
     assert shuffled_tree.ACCOUNTANT.assumes in str(certificate)
     assert verify(certificate) == certificate
     silent = certificate.model_copy(
-        update={"assumptions": tuple(one for one in certificate.assumptions if "beforehand: it" not in one.text)}
+        update={
+            "assumptions": tuple(
+                assumption for assumption in certificate.assumptions if "beforehand: it" not in assumption.text
+            )
+        }
     ).sealed()
     with pytest.raises(VerificationError, match="assumptions"):
         verify(silent)
@@ -295,17 +301,17 @@ def test_who_asks_for_it_is_told_what_it_assumes() -> None:
 
 def test_the_table_of_the_documentation() -> None:
     text = PAGE.read_text()
-    noises = [float(one) for one in re.findall(r"s = (\d+)", re.search(r"\| T \|.*", text).group())]
+    noises = [float(figure) for figure in re.findall(r"s = (\d+)", re.search(r"\| T \|.*", text).group())]
     rows = re.findall(r"\| 2\^(\d+) \| (.*) \|", text)
     assert len(rows) == len(noises) == 4
     ratios = []
     for power, cells in rows:
         for noise, cell in zip(noises, cells.split(" | "), strict=True):
-            found, known, ratio = (float(one) for one in re.findall(r"[\d.]+", cell))
+            printed, known, ratio = (float(figure) for figure in re.findall(r"[\d.]+", cell))
             pair = tree(1 << int(power), noise)
             epsilon = shuffled_tree.ACCOUNTANT.bound(pair, Side.UPPER).epsilon(1e-6)
             plain = gaussian.ACCOUNTANT.bound(pair, Side.UPPER).epsilon(1e-6)
-            assert (epsilon, plain) == pytest.approx((found, known), rel=6e-3)
+            assert (epsilon, plain) == pytest.approx((printed, known), rel=6e-3)
             assert epsilon / plain == pytest.approx(ratio, abs=6e-3)
             ratios.append(ratio)
     assert min(ratios) < 1.0 < max(ratios)

@@ -169,7 +169,7 @@ def test_one_group_of_single_rows_is_poisson() -> None:
 @pytest.mark.parametrize(("groups", "name"), [(1, "mmcc"), (2, "generalized_mmcc")])
 def test_each_number_of_groups_has_its_method(groups: int, name: str) -> None:
     pair = SubsetMixture(noise_multiplier=2.0, matrix=TreeMatrix(8, 8), sampling_prob=0.1, groups=groups)
-    assert [one.name for one in (MMCC, GENERALIZED) if one.why_not(pair, Side.UPPER) is None] == [name]
+    assert [method.name for method in (MMCC, GENERALIZED) if method.why_not(pair, Side.UPPER) is None] == [name]
 
 
 def test_fewer_laws_give_a_larger_bound_that_is_not_far() -> None:
@@ -283,9 +283,9 @@ def test_what_is_spent_is_charged(direction: Direction, monkeypatch: pytest.Monk
     blocks = described(ToeplitzMatrix(np.array([1.0, 0.5]), 8), 1, None, nothing)
     monkeypatch.setattr(engine, "best_spending", lambda *_: 1e-3)
     monkeypatch.setattr(engine, "composed_law", lambda *_: point_mass_at_one(Side.UPPER))
-    found = engine.blocks_profiles(blocks, 0.1, 0.9, 10.0, 8, (1e-3,), COARSE.resolution, Deadline())
+    profiles = engine.blocks_profiles(blocks, 0.1, 0.9, 10.0, 8, (1e-3,), COARSE.resolution, Deadline())
     for epsilon in (0.0, 0.5, 3.0):
-        assert 1e-3 <= found[direction](epsilon) <= 1e-3 * (1.0 + 1e-12) + 1e-12
+        assert 1e-3 <= profiles[direction](epsilon) <= 1e-3 * (1.0 + 1e-12) + 1e-12
 
 
 def test_time_runs_out() -> None:

@@ -58,15 +58,21 @@ def test_blocks_are_those_of_the_matrix(case: int) -> None:
     entries = matrix.materialize()[:, (group or 0) :: groups]
     expected = slow_blocks(entries, group is None)
     blocks = described(matrix, groups, group, nothing)
-    found = as_lists(blocks)
+    computed = as_lists(blocks)
     assert int(blocks.copies.sum()) == len(expected)
     assert blocks.informed == sum(pair[1] > 0.0 for block in expected for pair in block)
     for block in expected:
-        alike = [one for one in found if len(one) == len(block) and np.allclose(one, block, rtol=1e-13, atol=1e-14)]
+        alike = [
+            candidate
+            for candidate in computed
+            if len(candidate) == len(block) and np.allclose(candidate, block, rtol=1e-13, atol=1e-14)
+        ]
         assert len(alike) == 1
-    for one, count in zip(found, blocks.copies, strict=True):
+    for candidate, count in zip(computed, blocks.copies, strict=True):
         same = [
-            block for block in expected if len(one) == len(block) and np.allclose(one, block, rtol=1e-13, atol=1e-14)
+            block
+            for block in expected
+            if len(candidate) == len(block) and np.allclose(candidate, block, rtol=1e-13, atol=1e-14)
         ]
         assert len(same) == count
 
