@@ -11,8 +11,8 @@ from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.files import json_object, parse_toml, read_small_file
 from hockeystick.mechanism import Mechanism, UnitOwner
 from hockeystick.samplers import Data, SamplerOptions
+from hockeystick.samplers.dealt import DealtSampler
 from hockeystick.samplers.epochs import EpochSampler
-from hockeystick.samplers.fixed_size import FixedSizeSampler
 from hockeystick.spec import LARGEST_EPSILON, NoiseMultiplier, Spec, identified
 from hockeystick.strategies import Identity, Strategy
 
@@ -172,8 +172,8 @@ class Plan(UnitOwner):
             participations=sampler.rate * sampler.steps,
             epochs=sampler.epochs if isinstance(sampler, EpochSampler) else None,
             bins=sampler.bins if isinstance(sampler, EpochSampler) else None,
-            remainder=sampler.remainder if isinstance(sampler, FixedSizeSampler) else None,
-            rest=sampler.rest if isinstance(sampler, FixedSizeSampler) else 0,
+            remainder=sampler.remainder if isinstance(sampler, DealtSampler) else None,
+            rest=sampler.rest if isinstance(sampler, DealtSampler) else 0,
         )
 
     def mechanism(self, noise_multiplier: float | None = None) -> Mechanism:

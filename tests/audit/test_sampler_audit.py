@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from fractions import Fraction
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
@@ -74,6 +74,16 @@ def of_shuffle(size, batch, bins):
     return law
 
 
+def of_cohorts(size, batch, cohorts, steps):
+    """Sets of one size, each used for a few steps."""
+    sets = list(combinations(range(size), batch))
+    law = {}
+    for drawn in product(sets, repeat=cohorts):
+        rows = tuple(tuple(int(example in one) for one in drawn for _ in range(steps)) for example in range(size))
+        law[rows] = len(sets) ** -cohorts
+    return law
+
+
 q = 0.3
 WARM = np.array([1.0, q, q]) / (1 + 2 * q)
 ENUMERATED = {
@@ -95,6 +105,8 @@ ENUMERATED = {
     "shuffle": (hs.Shuffle(batch_size=2, bins=2), of_shuffle(4, 2, 2)),
     "dropped rest": (hs.Shuffle(batch_size=2, bins=2, remainder="drop", num_examples=5), of_shuffle(5, 2, 2)),
     "short rest": (hs.Shuffle(batch_size=2, bins=3, remainder="short", num_examples=5), of_shuffle(5, 2, 3)),
+    "fixed size": (hs.FixedSize(batch_size=2, num_examples=4, steps=2), of_cohorts(4, 2, 2, 1)),
+    "cohorts": (hs.FixedSize(batch_size=1, num_examples=3, steps=4, cohort_steps=2), of_cohorts(3, 1, 2, 2)),
 }
 
 
@@ -135,6 +147,8 @@ CLAIMS = {
     "public groups": hs.CyclicPoisson(groups=10, sampling_prob=0.3, steps=100),
     "secret groups": hs.CyclicPoisson(groups=10, sampling_prob=0.3, steps=100, partition="independent"),
     "fixed": hs.Deterministic(bins=20, epochs=5),
+    "fixed size": hs.FixedSize(batch_size=50, num_examples=SIZE, steps=100),
+    "cohorts": hs.FixedSize(batch_size=50, num_examples=SIZE, steps=100, cohort_steps=20),
 }
 
 

@@ -8,7 +8,8 @@ from composition_oracles import exact_law, hockey_stick, product_pair, random_pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hockeystick.composition.profile_law import law_from_dots, law_from_profiles
+from hockeystick.composition.profile_law import law_from_profiles
+from hockeystick.laws.dots import law_from_dots
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.operations import compose, power

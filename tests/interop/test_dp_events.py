@@ -63,7 +63,14 @@ def test_nested_compositions_of_one_event_are_counted(event: object, steps: int)
         (repeated(SAMPLED, 0), "does nothing"),
         (dp_event.LaplaceDpEvent(1.0), "LaplaceDpEvent"),
         (dp_event.NonPrivateDpEvent(), "NonPrivateDpEvent"),
-        (dp_event.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN), "SampledWithoutReplacementDpEvent"),
+        (
+            dp_event.SampledWithoutReplacementDpEvent(100, 10, repeated(GAUSSIAN, 2)),
+            "without replacement only",
+        ),
+        (
+            dp_event.ComposedDpEvent([SAMPLED, dp_event.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN)]),
+            "noise 3 in batches of 10 out of 100",
+        ),
         (dp_event.SingleEpochTreeAggregationDpEvent(1.0, 8), "SingleEpochTreeAggregationDpEvent"),
         (dp_event.PoissonSampledDpEvent(0.1, repeated(GAUSSIAN, 2)), "SelfComposedDpEvent"),
         (dp_event.ComposedDpEvent([SAMPLED, GAUSSIAN]), "rate 0.01 and a Gaussian with noise 1.5"),
@@ -74,6 +81,21 @@ def test_nested_compositions_of_one_event_are_counted(event: object, steps: int)
 def test_what_has_no_exact_meaning_is_refused_by_name(event: object, named: str) -> None:
     with pytest.raises(UnsupportedError, match=named):
         from_dp_event(event)
+
+
+def test_sampling_without_replacement_is_for_replaced_examples() -> None:
+    """Whose noise is counted in two clipping norms there."""
+    event = repeated(dp_event.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN), 5)
+    mechanism = from_dp_event(event)
+    assert mechanism.sampler == hs.FixedSize(batch_size=10, num_examples=100, steps=5)
+    assert mechanism.sigma == 3.0
+    assert mechanism.unit.neighbours == "replace"
+    assert to_dp_event(mechanism) == event
+    with pytest.raises(UnsupportedError, match=r"unit\.neighbours = 'replace'"):
+        to_dp_event(mechanism.model_copy(update={"unit": hs.Unit()}))
+    cohorts = mechanism.sampler.model_copy(update={"cohort_steps": 5})
+    with pytest.raises(UnsupportedError, match="'cohort_steps' field must be 1"):
+        to_dp_event(mechanism.model_copy(update={"sampler": cohorts}))
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, True])

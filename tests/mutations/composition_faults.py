@@ -37,14 +37,14 @@ FAULTS = [
         f"{PROFILES}::test_gaussian_profiles_compose_within_a_tenth_of_a_percent",
     ),
     (
-        "composition/profile_law.py",
+        "laws/dots.py",
         "p_inf = float(hull[-1][1]) * (1.0 + 2 * UNIT_ROUNDOFF) + UNDERFLOW",
         "p_inf = 0.0",
         "what is beyond the last dot is lost",
         f"{PROFILES}::test_the_law_dominates_a_discrete_pair_and_its_compositions",
     ),
     (
-        "composition/profile_law.py",
+        "laws/dots.py",
         "_slope(hull[-2], hull[-1]) >= _slope(hull[-1], place)",
         "False",
         "bounds that are not convex give negative masses",

@@ -81,7 +81,7 @@ FAULTS = [
         ("tests/samplers/test_sampler_data.py", "tests/samplers/test_any_size.py"),
     ),
     (
-        S + "samplers/fixed_size.py",
+        S + "samplers/dealt.py",
         "min(num_examples, self.bins * batch_size)",
         "num_examples",
         "examples that are to be dropped are a batch",

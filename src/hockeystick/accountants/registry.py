@@ -26,6 +26,7 @@ from hockeystick.accountants import (
     shuffle_clones,
     shuffle_thresholds,
     split_noise,
+    without_replacement,
 )
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.retired import RETIRED
@@ -41,6 +42,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
     for module in (
         gaussian,
         direct,
+        without_replacement,
         projection,
         linear_statistic,
         row_filter,

@@ -19,6 +19,7 @@ from hockeystick.samplers import (
     BMinSep,
     CyclicPoisson,
     Deterministic,
+    FixedSize,
     Poisson,
     RandomAllocation,
     Shuffle,
@@ -164,6 +165,22 @@ class ShuffleChances(Chances):
         return chances
 
 
+class FixedSizeChances(Chances):
+    """The places that are left in a cohort, over the examples that are left to fill them."""
+
+    def _period(self) -> int:
+        return int(self.sampler.cohort_steps)
+
+    def advance(self, step: int, present: Flags) -> Array:
+        if step % self.sampler.cohort_steps == 0:
+            self.cohort = present.copy()
+            places = self.sampler.batch_size - before(present)
+            candidates = self.size - np.arange(self.size)
+            chances: Array = np.clip(places / candidates, 0.0, 1.0)
+            return chances
+        return self.cohort.astype(np.float64)
+
+
 class DeterministicChances(Chances):
     """Nothing is random: what the scheme promises is checked elsewhere."""
 
@@ -182,6 +199,7 @@ CHANCES: Mapping[type[BatchSampler], type[Chances]] = {
     BallsInBins: BallsInBinsChances,
     CyclicPoisson: CyclicPoissonChances,
     Deterministic: DeterministicChances,
+    FixedSize: FixedSizeChances,
     Poisson: PoissonChances,
     RandomAllocation: RandomAllocationChances,
     Shuffle: ShuffleChances,

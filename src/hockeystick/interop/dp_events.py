@@ -6,7 +6,11 @@ DpEvent                                                                Mechanism
 ``GaussianDpEvent(s)``, composed k times                               ``Deterministic(bins=1, epochs=k)``
 ``PoissonSampledDpEvent(q, GaussianDpEvent(s))``, composed T times     ``Poisson(sampling_prob=q, steps=T)``
 ``TruncatedSubsampledGaussianDpEvent(n, q, B, s)``, composed T times   the same with ``truncated_batch_size=B``
+``SampledWithoutReplacementDpEvent(n, m, GaussianDpEvent(s / 2))``     ``FixedSize(m, n, steps=T)``, examples replaced
 =====================================================================  ================================================
+
+dp_accounting takes sampling without replacement for replaced examples alone, and its noise in units of what replacing
+one can move: two clipping norms.
 
 Composition may be nested and may contain ``NoOpDpEvent``; what remains is one event, or a mechanism for each different
 event (phases). An event says what is necessary for accounting and no more: disjoint fixed batches become a Gaussian for
@@ -19,12 +23,13 @@ from typing import Any
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.interop.peer import load
-from hockeystick.mechanism import Mechanism
-from hockeystick.samplers import Deterministic, Poisson
+from hockeystick.mechanism import Mechanism, Unit
+from hockeystick.samplers import Deterministic, FixedSize, Poisson
 from hockeystick.spec import plain
 
 Leaf = tuple[Any, ...]
-"""What is composed: (noise multiplier,), (noise, rate) or (noise, rate, cap, number of examples)."""
+"""What is composed: (noise multiplier,), (noise, rate), (noise, size, number of examples), or (noise, rate, cap, number
+of examples)."""
 
 
 def from_dp_event(event: Any) -> Mechanism:
@@ -67,6 +72,9 @@ def _mechanism(leaf: Leaf, count: int) -> Mechanism:
         return Mechanism(sampler=Deterministic(bins=1, epochs=count), noise_multiplier=leaf[0])
     if len(leaf) == 2:
         return Mechanism(sampler=Poisson(sampling_prob=leaf[1], steps=count), noise_multiplier=leaf[0])
+    if len(leaf) == 3:
+        fixed = FixedSize(batch_size=leaf[1], num_examples=leaf[2], steps=count)
+        return Mechanism(sampler=fixed, noise_multiplier=leaf[0], unit=Unit(neighbours="replace"))
     sampler = Poisson(sampling_prob=leaf[1], steps=count, truncated_batch_size=leaf[2], num_examples=leaf[3])
     return Mechanism(sampler=sampler, noise_multiplier=leaf[0])
 
@@ -99,6 +107,11 @@ def to_dp_event(mechanism: Mechanism) -> Any:
         raise UnsupportedError(
             f"No DpEvent describes the sampler {sampler!r}; only {' and '.join(map(repr, _TO_EVENT))} can be converted."
         )
+    if isinstance(mechanism.sampler, FixedSize) and mechanism.unit != Unit(neighbours="replace"):
+        raise UnsupportedError(
+            "No DpEvent describes the sampler 'fixed_size' for examples that are zeroed out; only unit.neighbours = "
+            "'replace' can be converted."
+        )
     step, count = _TO_EVENT[sampler](mechanism.sampler, mechanism.sigma, dp_event)
     return step if count == 1 else dp_event.SelfComposedDpEvent(step, count)
 
@@ -119,9 +132,17 @@ def _from_poisson(sampler: Poisson, sigma: float, dp_event: Any) -> tuple[Any, i
     return step, sampler.steps
 
 
+def _from_fixed_size(sampler: FixedSize, sigma: float, dp_event: Any) -> tuple[Any, int]:
+    if sampler.cohort_steps > 1:
+        raise UnsupportedError(f"The 'cohort_steps' field must be 1 for a DpEvent. Got {sampler.cohort_steps} instead.")
+    event = dp_event.GaussianDpEvent(0.5 * sigma)
+    return dp_event.SampledWithoutReplacementDpEvent(sampler.num_examples, sampler.batch_size, event), sampler.steps
+
+
 _TO_EVENT: dict[str, Callable[[Any, float, Any], tuple[Any, int]]] = {
     "deterministic": _from_deterministic,
     "poisson": _from_poisson,
+    "fixed_size": _from_fixed_size,
 }
 
 
@@ -132,6 +153,7 @@ def _leaves(event: Any, dp_event: Any) -> Counter[Leaf]:
         dp_event.GaussianDpEvent: _gaussian,
         dp_event.PoissonSampledDpEvent: _poisson,
         dp_event.TruncatedSubsampledGaussianDpEvent: _truncated,
+        dp_event.SampledWithoutReplacementDpEvent: _without_replacement,
         dp_event.SelfComposedDpEvent: _self_composed,
         dp_event.ComposedDpEvent: _composed,
     }
@@ -160,6 +182,15 @@ def _truncated(event: Any, dp_event: Any) -> Counter[Leaf]:
     return Counter({leaf: 1})
 
 
+def _without_replacement(event: Any, dp_event: Any) -> Counter[Leaf]:
+    if type(event.event) is not dp_event.GaussianDpEvent:
+        raise UnsupportedError(
+            f"Under sampling without replacement only a GaussianDpEvent is known. Got {shortened(event.event)}."
+        )
+    noise = 2.0 * float(event.event.noise_multiplier)
+    return Counter({(noise, int(event.sample_size), int(event.source_dataset_size)): 1})
+
+
 def _self_composed(event: Any, dp_event: Any) -> Counter[Leaf]:
     count = plain(event.count)
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
@@ -181,5 +212,7 @@ def _told(leaf: Leaf) -> str:
     noise, *sampling = leaf
     if not sampling:
         return f"a Gaussian with noise {noise:g}"
+    if len(sampling) == 2:
+        return f"a Gaussian with noise {noise:g} in batches of {sampling[0]} out of {sampling[1]}"
     what = f"a Gaussian with noise {noise:g} at rate {sampling[0]:g}"
     return what if len(sampling) == 1 else f"{what} in batches of at most {sampling[1]}"

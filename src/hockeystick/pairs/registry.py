@@ -13,6 +13,7 @@ from hockeystick.pairs import (
     averaged_steps,
     bin_mixture,
     counted_visits,
+    fixed_size,
     fresh_bins,
     independent_steps,
     known_batches,
@@ -41,6 +42,7 @@ PAIRS: dict[tuple[str, str], Callable[[Mechanism], DominatingPair]] = {
     ("identity", "shuffle"): shuffled_batches.from_shuffle,
     ("binary_tree", "shuffle"): shuffled_tree.from_shuffle,
     ("identity", "cyclic_poisson"): secret_groups.from_cyclic_poisson,
+    ("identity", "fixed_size"): fixed_size.from_fixed_size,
     (ANY, "deterministic"): known_batches.from_deterministic,
     (ANY, "balls_in_bins"): bin_mixture.from_balls_in_bins,
     (ANY, "random_allocation"): fresh_bins.from_random_allocation,
@@ -48,6 +50,7 @@ PAIRS: dict[tuple[str, str], Callable[[Mechanism], DominatingPair]] = {
     (ANY, "cyclic_poisson"): subset_mixture.from_cyclic_poisson,
     (ANY, "b_min_sep"): min_separated.from_b_min_sep,
     (ANY, "multi_attribution"): min_separated.from_multi_attribution,
+    (ANY, "fixed_size"): counted_visits.from_any,
     (ANY, UNKNOWN): counted_visits.from_any,
 }
 
@@ -71,8 +74,10 @@ BELOW: dict[str, OfUsers] = {
     "multi_attribution": users.below_separated,
 }
 """Pairs from below, where the law of the copies has no lower bound of its own."""
-OPPOSED: dict[str, OfUsers] = {"deterministic": users.opposed}
+OPPOSED: dict[str, OfUsers] = {"deterministic": users.opposed, "fixed_size": fixed_size.replaced}
 """Pairs from below where the examples are replaced by others of opposite gradients."""
+REPLACED: dict[str, OfUsers] = {"fixed_size": fixed_size.replaced}
+"""The pair of one example that is replaced; a kind without a line is left to the chain of two links."""
 
 
 def pair_types(strategy: str, sampler: str) -> tuple[type[DominatingPair], ...]:
@@ -112,8 +117,10 @@ def of_unit(mechanism: Mechanism, single: DominatingPair) -> DominatingPair:
             )
         # the pair is that of a user already, unless examples know nothing of one another
         examples = sampler.examples_per_user if sampler.exclusion == "example" else 1
-    if examples == 1 and not replaced:
-        return single
+    if examples == 1:
+        one = _of_kind(REPLACED, mechanism, single) if replaced else single
+        if one is not None:
+            return one
     if examples != unit.examples:
         mechanism = mechanism.model_copy(update={"unit": Unit(kind="user", examples_per_user=examples)})
     copies = _of_kind(COPIES, mechanism, single) if examples > 1 else None

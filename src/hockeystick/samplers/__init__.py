@@ -15,6 +15,7 @@ from hockeystick.samplers.base import BatchSampler
 from hockeystick.samplers.cyclic_poisson import CyclicPoisson, CyclicPoissonOptions
 from hockeystick.samplers.data import Data, SchemeOptions
 from hockeystick.samplers.deterministic import Deterministic, DeterministicOptions
+from hockeystick.samplers.fixed_size import FixedSize, FixedSizeOptions
 from hockeystick.samplers.multi_attribution import MultiAttribution, MultiAttributionOptions
 from hockeystick.samplers.poisson import Poisson, PoissonOptions
 from hockeystick.samplers.promises import Batch
@@ -29,7 +30,8 @@ Sampler = Annotated[
     | BallsInBins
     | BMinSep
     | MultiAttribution
-    | CyclicPoisson,
+    | CyclicPoisson
+    | FixedSize,
     Field(discriminator="kind"),
 ]
 """Any sampler, told apart by ``kind``."""
@@ -42,7 +44,8 @@ SamplerOptions = Annotated[
     | BallsInBinsOptions
     | BMinSepOptions
     | MultiAttributionOptions
-    | CyclicPoissonOptions,
+    | CyclicPoissonOptions
+    | FixedSizeOptions,
     Field(discriminator="kind"),
 ]
 """What a plan says about any sampler, told apart by ``kind``."""
@@ -69,6 +72,8 @@ __all__ = [
     "Data",
     "Deterministic",
     "DeterministicOptions",
+    "FixedSize",
+    "FixedSizeOptions",
     "MultiAttribution",
     "MultiAttributionOptions",
     "Poisson",

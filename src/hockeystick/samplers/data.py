@@ -182,10 +182,7 @@ class Data(Extended):
         if size < 1 or abs(exact - size) > WHOLE * size:
             whole = max(size, 1)
             near = f"{whole}" if remainder or count % whole == 0 else self._divisors_near(exact)
-            raise InvalidInputError(
-                f"The 'data.{self._given}' field must make batches of a whole number of examples for kind = {kind!r}. "
-                f"Got {self.expected_batch:.10g} examples instead; {self._with_batch_size(near)} would do."
-            )
+            raise self.not_whole(kind, near)
         if count % size == 0:
             return FixedBatches(size, count // size, None)
         if remainder is None:
@@ -196,6 +193,13 @@ class Data(Extended):
                 f"sampler.remainder = 'drop' or 'short'."
             )
         return FixedBatches(size, count // size + (remainder == "short"), remainder)
+
+    def not_whole(self, kind: str, would_do: str) -> InvalidInputError:
+        """The refusal of batches that hold no whole number of examples; ``would_do`` names sizes that do."""
+        return InvalidInputError(
+            f"The 'data.{self._given}' field must make batches of a whole number of examples for kind = {kind!r}. "
+            f"Got {self.expected_batch:.10g} examples instead; {self._with_batch_size(would_do)} would do."
+        )
 
     def _of_given_number(self, kind: str, bins: int, remainder: Remainder | None) -> FixedBatches:
         count = self.num_examples

@@ -8,17 +8,17 @@ from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.data import Data
-from hockeystick.samplers.fixed_size import FixedSizeOptions, FixedSizePromises, FixedSizeSampler
+from hockeystick.samplers.dealt import DealtOptions, DealtPromises, DealtSampler
 from hockeystick.samplers.promises import Batch, Promises, expect
 from hockeystick.spec import Count
 from hockeystick.types import Adjacency
 
 
-class DeterministicPromises(FixedSizePromises):
+class DeterministicPromises(DealtPromises):
     """The batches are consecutive examples."""
 
     meanings: ClassVar[Mapping[str, str]] = {
-        **FixedSizePromises.meanings,
+        **DealtPromises.meanings,
         "fixed_batches": "The batches were the fixed ones.",
     }
 
@@ -28,7 +28,7 @@ class DeterministicPromises(FixedSizePromises):
         expect(bool(np.array_equal(batch, np.arange(first, first + batch.size))), "fixed_batches")
 
 
-class Deterministic(FixedSizeSampler):
+class Deterministic(DealtSampler):
     """The same disjoint batches, in the same order, in every epoch.
 
     >>> import numpy as np
@@ -55,7 +55,7 @@ class Deterministic(FixedSizeSampler):
     Reference: Chua et al. (2024), "How Private are DP-SGD Implementations?", Algorithm 2.
     """
 
-    LATER: ClassVar[frozenset[str]] = FixedSizeSampler.LATER | {"batch_size"}
+    LATER: ClassVar[frozenset[str]] = DealtSampler.LATER | {"batch_size"}
 
     PROMISES: ClassVar[type[Promises]] = DeterministicPromises
 
@@ -117,7 +117,7 @@ class Deterministic(FixedSizeSampler):
                 yield np.arange(first, min(first + size, num_examples), dtype=np.int64)
 
 
-class DeterministicOptions(FixedSizeOptions):
+class DeterministicOptions(DealtOptions):
     """The ``[sampler]`` table of a plan with fixed batches."""
 
     kind: Literal["deterministic"] = "deterministic"

@@ -1,118 +1,138 @@
-"""What samplers with batches of one size share: what becomes of the examples that fill no whole batch."""
+"""Batches of exactly one size: fresh ones at every step, or cohorts that a few steps share."""
 
-from abc import abstractmethod
-from collections.abc import Mapping
-from typing import ClassVar, Self
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import check_declared
-from hockeystick.samplers.data import Remainder, SchemeOptions
-from hockeystick.samplers.epochs import EpochPromises, EpochSampler
+from hockeystick.samplers.base import BatchSampler, check_declared
+from hockeystick.samplers.data import WHOLE, Data, SchemeOptions
 from hockeystick.samplers.promises import Batch, Promises, expect
-from hockeystick.spec import Count, Extended
+from hockeystick.spec import Count
+from hockeystick.types import Adjacency
 
 
-class FixedSizePromises(EpochPromises):
-    """Every batch of an epoch has the same size, but for the short one that a remainder makes."""
+class FixedSizePromises(Promises):
+    """Every batch has the same size, and the steps of a cohort have the same batch."""
 
     meanings: ClassVar[Mapping[str, str]] = {
-        **EpochPromises.meanings,
-        "batch_size": "All batches had the sizes that the sampler says.",
+        **Promises.meanings,
+        "batch_size": "All batches had the size that the sampler says.",
+        "same_cohort": "All steps of a cohort had the same examples.",
     }
 
     @property
-    def included(self) -> int:
-        """All examples, but those that a remainder drops."""
-        dropped = int(self.sampler.rest) if self.sampler.remainder == "drop" else 0
-        return self.num_examples - dropped
-
-    @property
     def whole_batch(self) -> int:
-        """Examples in a whole batch."""
-        return int(self.sampler.whole_batch or self.num_examples // self.sampler.bins)
+        """Examples in every batch."""
+        return int(self.sampler.batch_size)
+
+    def begin(self) -> None:
+        super().begin()
+        self.cohort: Batch = np.zeros(0, dtype=np.int64)
 
     def check(self, step: int, batch: Batch) -> None:
         super().check(step, batch)
-        whole = step % self.sampler.bins < self.sampler.full_batches
-        expect(batch.size == (self.whole_batch if whole else self.sampler.rest), "batch_size")
+        expect(batch.size == self.sampler.batch_size, "batch_size")
+        if step % self.sampler.cohort_steps == 0:
+            self.cohort = batch.copy()
+        expect(bool(np.array_equal(batch, self.cohort)), "same_cohort")
 
 
-class FixedSizeSampler(Extended, EpochSampler):
-    """A sampler whose batches have one size, but perhaps for a remainder.
+class FixedSize(BatchSampler):
+    """Every batch is a uniformly random set of ``batch_size`` of the examples, drawn without replacement.
+
+    Formal guarantee of batches: the sets of different cohorts are independent, each uniform over all sets of that size;
+    the ``cohort_steps`` steps of a cohort use the same set, and the last cohort may have fewer steps.
 
     Fields:
-        remainder: "drop" leaves the examples that fill no whole batch out of the epoch; "short" makes them its last
-            batch, one of the ``bins``. None where the size divides the number of examples.
-        num_examples: size of the dataset; given with ``remainder``, and only then.
+        batch_size: m, examples in every batch.
+        num_examples: N, the size of the dataset, which is public.
+        steps: number of batches.
+        cohort_steps: steps that use a batch before the next one is drawn: 1 for fresh batches.
+
+    Memory and time: O(num_examples) for each cohort.
+
+    Raises: InvalidInputError at construction for batches larger than the dataset; from ``batches`` when the number of
+    examples is not the declared one.
+
+    Reference: Balle, Barthe and Gaboardi (2018), "Privacy Amplification by Subsampling", Theorem 11.
     """
 
     PROMISES: ClassVar[type[Promises]] = FixedSizePromises
 
-    LATER: ClassVar[frozenset[str]] = frozenset({"remainder", "num_examples"})
-
-    remainder: Remainder | None = None
-    num_examples: Count | None = None
-
-    @property
-    @abstractmethod
-    def whole_batch(self) -> int | None:
-        """Examples in every whole batch; None where that follows from the number of examples alone."""
-
-    @property
-    def full_batches(self) -> int:
-        """Whole batches in one epoch."""
-        return self.bins - (self.remainder == "short")
-
-    @property
-    def rest(self) -> int:
-        """How many examples of each epoch are in no whole batch."""
-        if self.remainder is None:
-            return 0
-        assert self.num_examples is not None  # checked below
-        assert self.whole_batch is not None
-        return self.num_examples - self.whole_batch * self.full_batches
+    kind: Literal["fixed_size"] = "fixed_size"
+    batch_size: Count
+    num_examples: Count
+    steps: Count
+    cohort_steps: Count = 1
 
     @property
     def rate(self) -> float:
-        """One batch of each epoch, unless the example is left out."""
-        if self.remainder == "drop" and self.num_examples is not None and self.whole_batch is not None:
-            return self.whole_batch / self.num_examples
-        return 1.0 / self.bins
+        """The share of the examples in a batch."""
+        return self.batch_size / self.num_examples
+
+    @property
+    def independent_rate(self) -> float | None:
+        """The rate, where every batch is drawn afresh."""
+        return self.rate if self.cohort_steps == 1 else None
+
+    @property
+    def most_participations(self) -> int:
+        """One in every step."""
+        return self.steps
+
+    @property
+    def holds_for(self) -> tuple[Adjacency, ...]:
+        """Zero-out: adding an example would change the public size of the dataset."""
+        return (Adjacency.ZERO_OUT,)
+
+    @property
+    def requirement(self) -> str:
+        """One sentence: what the run has to do."""
+        draw = f"Draw exactly {self.batch_size} of the {self.num_examples} examples, uniformly without replacement"
+        if self.cohort_steps == 1:
+            return f"{draw}, afresh for every one of {self.steps} step(s)."
+        return f"{draw}, use them in {self.cohort_steps} steps, draw again, and so on, for {self.steps} step(s) in all."
 
     @model_validator(mode="after")
-    def _remainder_is_described(self) -> Self:
-        if self.remainder is None:
-            if self.num_examples is not None:
-                raise InvalidInputError("The 'num_examples' field must be left out without 'remainder'")
-            return self
-        if self.num_examples is None:
-            raise InvalidInputError("The 'num_examples' field has to be given with 'remainder'")
-        if self.whole_batch is None:
-            raise InvalidInputError("The 'batch_size' field has to be given with 'remainder'")
-        if self.full_batches < 1:
-            raise InvalidInputError("The 'bins' field must be at least 2 with remainder = 'short'. Got 1 instead")
-        if self.rest < 1 or (self.remainder == "short" and self.rest >= self.whole_batch):
-            less = f", and less than batch_size * bins = {self.whole_batch * self.bins}"
+    def _batches_fit(self) -> Self:
+        if self.batch_size > self.num_examples:
             raise InvalidInputError(
-                f"The 'num_examples' field must be above the {self.whole_batch * self.full_batches} examples of the "
-                f"whole batches{less if self.remainder == 'short' else ''}. Got {self.num_examples} instead"
+                f"The 'batch_size' field must be at most num_examples = {self.num_examples}. "
+                f"Got {self.batch_size} instead"
             )
         return self
 
-    def _check_declared(self, num_examples: int) -> None:
-        """Refuse another dataset size than the declared one."""
+    def _check_num_examples(self, num_examples: int) -> None:
         check_declared(self.num_examples, num_examples)
 
-    def _starts(self, num_examples: int, batch_size: int) -> range:
-        """Where the batches of an epoch begin in the order of its examples."""
-        return range(0, min(num_examples, self.bins * batch_size), batch_size)
+    def _draw(self, num_examples: int, rng: np.random.Generator) -> Iterator[Batch]:
+        for step in range(self.steps):
+            if step % self.cohort_steps == 0:
+                cohort = np.sort(rng.choice(num_examples, size=self.batch_size, replace=False, shuffle=False))
+            yield cohort.copy()
 
 
-class FixedSizeOptions(Extended, SchemeOptions):
-    """What the ``[sampler]`` table of a plan says where batches have one size."""
+class FixedSizeOptions(SchemeOptions):
+    """The ``[sampler]`` table of a plan with batches of exactly one size."""
 
-    LATER: ClassVar[frozenset[str]] = frozenset({"remainder"})
+    kind: Literal["fixed_size"] = "fixed_size"
+    cohort_steps: Count = 1
 
-    remainder: Remainder | None = None
+    def sampler(self, data: Data) -> FixedSize:
+        """The sampler for these data; the batch size need not divide the number of examples.
+
+        Raises: InvalidInputError, naming the nearest size that would do, when the batch size is no whole number.
+        """
+        exact = data.rate * data.num_examples
+        size = max(round(exact), 1)
+        if abs(exact - size) > WHOLE * size:
+            raise data.not_whole(self.kind, f"{size}")
+        return FixedSize(
+            batch_size=size,
+            num_examples=data.num_examples,
+            steps=data.total_steps(self.kind),
+            cohort_steps=self.cohort_steps,
+        )

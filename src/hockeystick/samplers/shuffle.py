@@ -7,13 +7,13 @@ import numpy as np
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.data import Data
-from hockeystick.samplers.fixed_size import FixedSizeOptions, FixedSizeSampler
+from hockeystick.samplers.dealt import DealtOptions, DealtSampler
 from hockeystick.samplers.promises import Batch
 from hockeystick.spec import Count
 from hockeystick.types import Adjacency
 
 
-class Shuffle(FixedSizeSampler):
+class Shuffle(DealtSampler):
     """A uniformly random permutation of the data in each epoch, cut in batches of one size.
 
     >>> import numpy as np
@@ -88,7 +88,7 @@ class Shuffle(FixedSizeSampler):
                 yield np.sort(order[first : first + self.batch_size]).astype(np.int64)
 
 
-class ShuffleOptions(FixedSizeOptions):
+class ShuffleOptions(DealtOptions):
     """The ``[sampler]`` table of a plan that shuffles."""
 
     kind: Literal["shuffle"] = "shuffle"

@@ -8,6 +8,7 @@ import torch
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.samplers.dealt import DealtPromises
 from hockeystick.samplers.fixed_size import FixedSizePromises
 from hockeystick.samplers.promises import Promises
 from hockeystick.training.exact_sums import check_steps, layer_steps, scale_of
@@ -216,7 +217,7 @@ def rows_of(given: int | None, promises: Promises, world_size: int) -> int:
                 f"The 'physical_batch_size' argument must be a whole number of at least 1. Got {given!r} instead."
             )
         return given
-    if isinstance(promises, FixedSizePromises):
+    if isinstance(promises, DealtPromises | FixedSizePromises):
         wanted: float = promises.whole_batch
     else:
         wanted = promises.expected_batch_size / PARTS

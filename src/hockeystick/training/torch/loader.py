@@ -251,6 +251,7 @@ BATCHES = {
     "random_allocation": "random-allocation batches",
     "balls_in_bins": "balls-in-bins batches",
     "b_min_sep": "b-min-sep batches",
+    "fixed_size": "batches of one size",
     "multi_attribution": "multi-attribution batches",
 }
 """Batches of a sampler in words; those that are not here have the sampler's name."""

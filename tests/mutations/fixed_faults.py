@@ -1,0 +1,155 @@
+"""One-line faults in batches of exactly one size.
+
+An entry is (path, old text, new text, reason, tests); the old text occurs once in the file.
+"""
+
+BOUNDS = "tests/pairs/test_fixed_size.py"
+COVERED = f"{BOUNDS}::test_upper_bounds_cover_random_datasets_that_react"
+ATTAINED = f"{BOUNDS}::test_lower_bounds_are_attained_by_a_dataset"
+ONE_STEP = f"{BOUNDS}::test_one_step_of_a_replaced_example_is_known_exactly"
+LAWS = "laws/without_replacement.py"
+ACCOUNTANT = "accountants/without_replacement.py"
+CONFORMANCE = "tests/conformance/test_samplers.py"
+
+FAULTS = [
+    (
+        LAWS,
+        "share * other + (1.0 - share) * own",
+        "(1.0 - share) * other + share * own",
+        "the shares of advanced joint convexity change places",
+        COVERED,
+    ),
+    (
+        LAWS,
+        "share = (1.0 - rate) * above / (1.0 + above)",
+        "share = 0.0 * above",
+        "a step is charged for what replaces the example alone, not for whose place it takes",
+        COVERED,
+    ),
+    (
+        LAWS,
+        "_step_deltas(rate, distance, (1.0 - lowered) / lowered)",
+        "_step_deltas(rate, distance, 2.0 * (1.0 - lowered) / lowered)",
+        "the add direction is read too far out",
+        COVERED,
+    ),
+    (
+        LAWS,
+        "above = excess / rate",
+        "above = excess / rate**0.5",
+        "the amplification is that of another rate",
+        ONE_STEP,
+    ),
+    (
+        LAWS,
+        "0.5 * integrals[usable] / room[usable]",
+        "0.25 * integrals[usable] / room[usable]",
+        "the majorant of a profile is half as high, and touches it no more",
+        BOUNDS,
+    ),
+    (
+        LAWS,
+        "np.cumsum(areas[::-1])[::-1]",
+        "areas",
+        "integrals reach one place far only",
+        BOUNDS,
+    ),
+    (
+        LAWS,
+        "np.append(np.cumsum(areas[::-1])[::-1], 0.0) + _beyond(logs, end)",
+        "np.append(np.cumsum(areas[::-1])[::-1], 0.0)",
+        "what is beyond the last place is left out",
+        BOUNDS,
+    ),
+    (
+        LAWS,
+        "rest + rate * cells(shift), rest + rate * cells(2.0 * shift)",
+        "rest + rate * cells(0.5 * shift), rest + rate * cells(2.0 * shift)",
+        "a lower bound is of a dataset that there is not",
+        ATTAINED,
+    ),
+    (
+        ACCOUNTANT,
+        "ghost = {Direction.REMOVE: Distances(one, two), Direction.ADD: Distances(one, one)}",
+        "ghost = {Direction.REMOVE: Distances(one, one), Direction.ADD: Distances(one, one)}",
+        "the example that is zeroed out displaces nobody",
+        COVERED,
+    ),
+    (
+        ACCOUNTANT,
+        "replaced = dict.fromkeys(Direction, Distances(two, two))",
+        "replaced = dict.fromkeys(Direction, Distances(two, one))",
+        "a replaced example displaces nobody",
+        COVERED,
+    ),
+    (
+        ACCOUNTANT,
+        "if pair.cohort_steps > 1 or pair.sampling_prob == 1.0:",
+        "if pair.sampling_prob == 1.0:",
+        "the theorem on fresh batches is applied to cohorts",
+        BOUNDS,
+    ),
+    (
+        ACCOUNTANT,
+        "power(step, pair.most_cohorts, settings.resolution",
+        "power(step, pair.whole_cohorts, settings.resolution",
+        "a last, shorter cohort is not charged for",
+        BOUNDS,
+    ),
+    (
+        ACCOUNTANT,
+        "worst = _poisson(pair, 2.0, pair.steps)",
+        "worst = _poisson(pair, 1.0, pair.steps)",
+        "the worst dataset is one in which nobody is displaced",
+        COVERED,
+    ),
+    (
+        ACCOUNTANT,
+        "_poisson(pair, 2.0 if pair.replaced else 1.0, pair.whole_cohorts)",
+        "_poisson(pair, 2.0, pair.whole_cohorts)",
+        "an example that is zeroed out is bounded from below as if it were replaced",
+        ATTAINED,
+    ),
+    (
+        "pairs/fixed_size.py",
+        "return self.noise_multiplier / sqrt(self.cohort_steps)",
+        "return self.noise_multiplier",
+        "the steps of a cohort count as one",
+        BOUNDS,
+    ),
+    (
+        "pairs/fixed_size.py",
+        "return (2.0 if self.replaced else 1.0) * sqrt(self.steps)",
+        "return sqrt(self.steps)",
+        "known batches of a replaced example are charged as if it were zeroed out",
+        "tests/conformance/test_registry.py",
+    ),
+    (
+        "samplers/fixed_size.py",
+        "if step % self.cohort_steps == 0:\n                cohort",
+        "if step == 0:\n                cohort",
+        "one cohort is used for the whole run",
+        CONFORMANCE,
+    ),
+    (
+        "samplers/fixed_size.py",
+        'expect(batch.size == self.sampler.batch_size, "batch_size")',
+        'expect(batch.size <= self.sampler.batch_size, "batch_size")',
+        "shorter batches are recorded as kept promises",
+        CONFORMANCE,
+    ),
+    (
+        "audit/chances.py",
+        "places = self.sampler.batch_size - before(present)",
+        "places = np.full(self.size, self.sampler.batch_size)",
+        "the audit forgets that a batch is filled",
+        "tests/audit/test_sampler_audit.py",
+    ),
+    (
+        "interop/dp_events.py",
+        "noise = 2.0 * float(event.event.noise_multiplier)",
+        "noise = 1.0 * float(event.event.noise_multiplier)",
+        "noise in units of a replacement is taken for noise in clipping norms",
+        "tests/interop/test_dp_events.py",
+    ),
+]

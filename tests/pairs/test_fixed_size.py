@@ -1,0 +1,220 @@
+"""Batches of exactly one size: bounds against enumerated batches, and the steps of the proof."""
+
+from collections import Counter
+from itertools import combinations
+from math import comb, exp, inf, log
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+import hockeystick as hs
+from hockeystick.accountants.registry import accountant
+from hockeystick.bounds import Bound
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.profile import law_delta
+from hockeystick.laws.without_replacement import Distances, revealing_step
+from hockeystick.pairs.fixed_size import FixedSizeSteps
+from hockeystick.pairs.registry import dominating_pair
+from hockeystick.settings import Settings
+from hockeystick.types import Direction, Side
+
+EPSILONS = (0.0, 0.1, 0.4, 1.0, 2.0, 4.0)
+METHOD = accountant("without_replacement")
+REACH = 9.0
+Cells = tuple[np.ndarray, np.ndarray]
+"""Probabilities of the cells of one output, in the two runs."""
+
+
+def cells(gradients: list[float], others: list[float], batch: int, sigma: float, count: int) -> list[np.ndarray]:
+    """Probabilities of cells of a step's output, for each gradient of the example, by enumeration of all batches."""
+    ends = np.concatenate([[-inf], np.linspace(-REACH * sigma - 6.0, REACH * sigma + 6.0, count - 1), [inf]])
+    found = []
+    for gradient in gradients:
+        everyone = [*others, gradient]
+        sums = Counter(sum(everyone[i] for i in chosen) for chosen in combinations(range(len(everyone)), batch))
+        masses = sum(times * np.diff(ndtr((ends - centre) / sigma)) for centre, times in sums.items())
+        found.append(masses / comb(len(everyone), batch))
+    return found
+
+
+def delta(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    """The hockey-stick divergence of cells: at most that of the outputs."""
+    return float(np.maximum(p - exp(epsilon) * q, 0.0).sum())
+
+
+def random_truth(rng: np.random.Generator, replaced: bool) -> tuple[hs.Mechanism, np.ndarray, np.ndarray]:
+    """A mechanism and the cells of one of its runs, whose other examples may react to the first output."""
+    size = int(rng.integers(1, 7))
+    batch, steps = int(rng.integers(1, size + 1)), int(rng.integers(1, 4))
+    sigma = float(np.exp(rng.uniform(log(0.4), log(4.0))))
+    mechanism = hs.Mechanism(
+        sampler=hs.FixedSize(batch_size=batch, num_examples=size, steps=steps),
+        noise_multiplier=sigma,
+        unit=hs.Unit(neighbours="replace" if replaced else "zero_out"),
+    )
+    count = {1: 4000, 2: 400, 3: 80}[steps]
+
+    def step() -> list[np.ndarray]:
+        gradient = float(rng.choice([-1.0, 1.0]))
+        other = -gradient if replaced else 0.0
+        others = rng.choice([-1.0, 0.0, 1.0], size - 1).tolist()
+        if rng.random() < 0.5:
+            others = [float(rng.choice([-1.0, 0.0, 1.0]))] * (size - 1)
+        return cells([gradient, other], others, batch, sigma, count)
+
+    p, q = step()
+    for _ in range(steps - 1):
+        high, low = step(), step()
+        reacts = (p > q)[:, None]
+        p = (p[:, None] * np.where(reacts, high[0], low[0])).ravel()
+        q = (q[:, None] * np.where(reacts, high[1], low[1])).ravel()
+    return mechanism, p, q
+
+
+def bounds(mechanism: hs.Mechanism, side: Side) -> Bound:
+    return METHOD.bound(dominating_pair(mechanism), side, Settings(Resolution(30, 1e-9)))
+
+
+def check_cases(seed: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    for case in range(count):
+        mechanism, p, q = random_truth(rng, replaced=case % 2 == 0)
+        upper = bounds(mechanism, Side.UPPER)
+        for epsilon in EPSILONS:
+            assert delta(p, q, epsilon) <= upper.profiles[Direction.REMOVE](epsilon) + 1e-12
+            assert delta(q, p, epsilon) <= upper.profiles[Direction.ADD](epsilon) + 1e-12
+
+
+def test_upper_bounds_cover_random_datasets_that_react() -> None:
+    check_cases(1, 30)
+
+
+@pytest.mark.weekly
+def test_upper_bounds_cover_many_more_datasets() -> None:
+    check_cases(2, 1000)
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+@pytest.mark.parametrize(("size", "batch", "steps"), [(1, 1, 2), (4, 1, 1), (5, 3, 1), (6, 2, 2)])
+def test_lower_bounds_are_attained_by_a_dataset(size: int, batch: int, steps: int, replaced: bool) -> None:
+    """By others of one gradient.
+
+    A cell of h standard deviations loses, of delta, about the square of h times the slope of the log-ratio there, which
+    is below 3: 2e-5 for one step and 2e-3 for two.
+    """
+    sigma = 1.3
+    count, loss = (20_000, 1e-4) if steps == 1 else (2_000, 4e-3)
+    mechanism = hs.Mechanism(
+        sampler=hs.FixedSize(batch_size=batch, num_examples=size, steps=steps),
+        noise_multiplier=sigma,
+        unit=hs.Unit(neighbours="replace" if replaced else "zero_out"),
+    )
+    lower = bounds(mechanism, Side.LOWER)
+    truths = {direction: dict.fromkeys(EPSILONS, 0.0) for direction in Direction}
+    for common in (-1.0, 0.0, 1.0):
+        p, q = cells([1.0, -1.0 if replaced else 0.0], [common] * (size - 1), batch, sigma, count)
+        p, q = (one if steps == 1 else np.multiply.outer(one, one).ravel() for one in (p, q))
+        for direction, (first, second) in zip((Direction.REMOVE, Direction.ADD), ((p, q), (q, p)), strict=True):
+            for epsilon in EPSILONS:
+                truths[direction][epsilon] = max(truths[direction][epsilon], delta(first, second, epsilon))
+    for direction in Direction:
+        for epsilon in EPSILONS:
+            assert lower.profiles[direction](epsilon) <= truths[direction][epsilon] * (1.0 + loss) + 1e-12
+
+
+def test_one_step_of_a_replaced_example_is_known_exactly() -> None:
+    """Its profile is ``q`` times that of two Gaussians at distance 2, at ``log(1 + q (e^eps - 1))``."""
+    pair = FixedSizeSteps(noise_multiplier=1.0, sampling_prob=0.2, steps=1, replaced=True)
+    upper, lower = (METHOD.bound(pair, side) for side in (Side.UPPER, Side.LOWER))
+    for epsilon in (0.0, 0.3, 1.0, 3.0):
+        exact = 0.2 * float(ndtr(1.0 - epsilon / 2.0) - exp(epsilon) * ndtr(-1.0 - epsilon / 2.0))
+        at = log(1.0 + 0.2 * (exp(epsilon) - 1.0))
+        for direction in Direction:
+            assert exact * 0.999 <= lower.profiles[direction](at) <= exact
+            assert exact <= upper.profiles[direction](at) <= exact * 1.001
+
+
+def curvature_divergence(v: np.ndarray, e: np.ndarray, other: np.ndarray, rate: float, start: float) -> float:
+    """``D_f`` for ``f(x) = (x - start)_+^2 / 2`` of a step with these gradients in the plane, on a grid."""
+    line = np.linspace(-9.0, 9.0, 361)
+    x, y = np.meshgrid(line, line)
+
+    def density(centre: np.ndarray) -> np.ndarray:
+        return np.exp(-0.5 * ((x - centre[0]) ** 2 + (y - centre[1]) ** 2)) / (2.0 * np.pi)
+
+    p = (1.0 - rate) * density(v) + rate * density(e)
+    q = (1.0 - rate) * density(v) + rate * density(other)
+    return float((q * np.maximum(p / q - start, 0.0) ** 2).sum() * 0.5 * 0.05**2)
+
+
+@pytest.mark.parametrize("radius", [0.4, 1.0, 1.6])
+def test_opposite_others_are_the_worst_for_functions_whose_curvature_does_not_fall(radius: float) -> None:
+    """In one step, over gradients in a disc of this many standard deviations; these functions span all others."""
+    rng = np.random.default_rng(3)
+    pole = np.array([radius, 0.0])
+    for rate in (0.01, 0.3, 0.9):
+        for start in (0.0, 0.99, 1.0, 1.3):
+            worst = curvature_divergence(-pole, pole, -pole, rate, start)
+            for _ in range(25):
+                angles, lengths = rng.uniform(0.0, 2.0 * np.pi, 3), radius * rng.choice([1.0, 0.95, rng.random()], 3)
+                points = (lengths * np.array([np.cos(angles), np.sin(angles)])).T
+                v, e, other = points
+                assert curvature_divergence(v, e, other, rate, start) <= worst * (1.0 + 1e-9) + 1e-15
+
+
+def test_sharper_functions_have_another_worst_dataset() -> None:
+    """Others without gradients have, at some ratio, a larger profile than every mixture of those of the extremes."""
+    line, width = np.linspace(-12.0, 12.0, 24001, retstep=True)
+
+    def density(centre: float) -> np.ndarray:
+        return np.exp(-0.5 * (line - centre) ** 2) / np.sqrt(2.0 * np.pi)
+
+    def profile(v: float, ratio: float) -> float:
+        p, q = (0.9 * density(v) + 0.1 * density(own) for own in (1.0, -1.0))
+        return float(np.maximum(p - ratio * q, 0.0).sum() * width)
+
+    ratios = [0.95, 0.99, 1.0, 1.01, 1.05, 1.2]
+    between, first, second = ([profile(v, ratio) for ratio in ratios] for v in (0.0, -1.0, 1.0))
+    shares = np.linspace(0.0, 1.0, 101)
+    for share in shares:
+        mixed = [share * f + (1.0 - share) * g for f, g in zip(first, second, strict=True)]
+        assert any(b > m + 1e-6 for b, m in zip(between, mixed, strict=True))
+
+
+def test_a_step_law_is_above_the_profiles_of_its_dataset() -> None:
+    law = revealing_step(0.1, dict.fromkeys(Direction, Distances(2.0, 2.0)), Resolution(20, 1e-8))
+    assert law.mean() == pytest.approx(1.0, abs=1e-9)
+    pair = FixedSizeSteps(noise_multiplier=1.0, sampling_prob=0.1, steps=1, replaced=True)
+    lower = METHOD.bound(pair, Side.LOWER)
+    for epsilon in EPSILONS:
+        for direction in Direction:
+            assert lower.profiles[direction](epsilon) <= law_delta(law, epsilon, direction)
+
+
+def test_cohorts_are_steps_with_less_noise() -> None:
+    """Four cohorts of nine steps at three times the noise; a last, shorter one counts as whole from above alone."""
+    cohorts = FixedSizeSteps(noise_multiplier=3.0, sampling_prob=0.2, steps=36, cohort_steps=9, replaced=True)
+    fresh = FixedSizeSteps(noise_multiplier=1.0, sampling_prob=0.2, steps=4, replaced=True)
+    longer = FixedSizeSteps(noise_multiplier=3.0, sampling_prob=0.2, steps=37, cohort_steps=9, replaced=True)
+    more = FixedSizeSteps(noise_multiplier=1.0, sampling_prob=0.2, steps=5, replaced=True)
+    low = {pair: METHOD.bound(pair, Side.LOWER).epsilon(1e-5) for pair in (cohorts, fresh, longer)}
+    assert low[cohorts] == pytest.approx(low[fresh], rel=1e-9) == low[longer]
+    assert METHOD.bound(cohorts, Side.UPPER).epsilon(1e-5) >= METHOD.bound(fresh, Side.UPPER).epsilon(1e-5)
+    assert METHOD.bound(longer, Side.UPPER).epsilon(1e-5) >= METHOD.bound(more, Side.UPPER).epsilon(1e-5)
+
+
+def test_replacement_is_at_least_as_tight_as_renyi_accounting() -> None:
+    """That of dp_accounting, by Wang, Balle and Kasiviswanathan (2019)."""
+    dp_accounting = pytest.importorskip("dp_accounting")
+    for rate, sigma, steps, target in ((0.01, 2.0, 300, 1e-6), (0.2, 4.0, 50, 1e-5), (0.5, 2.0, 1, 1e-5)):
+        peer = dp_accounting.rdp.RdpAccountant(
+            neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE,
+            orders=[1.0 + order / 10.0 for order in range(1, 100)] + list(range(12, 64)),
+        )
+        event = dp_accounting.SampledWithoutReplacementDpEvent(
+            1000, int(1000 * rate), dp_accounting.GaussianDpEvent(sigma / 2.0)
+        )
+        peer.compose(event, steps)
+        pair = FixedSizeSteps(noise_multiplier=sigma, sampling_prob=rate, steps=steps, replaced=True)
+        assert METHOD.bound(pair, Side.UPPER).epsilon(target) <= peer.get_epsilon(target)
