@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hockeystick.monte_carlo.chances import log_chances
-from hockeystick.monte_carlo.subsets.count_kernels import Mixture, count_table, draw_counts, log_products, log_sum
+from hockeystick.monte_carlo.subsets.count_kernels import count_table, draw_counts, log_products, log_sum
+from hockeystick.monte_carlo.subsets.kernels import Mixture
 from hockeystick.monte_carlo.subsets.participations import participations
 from hockeystick.monte_carlo.subsets.proposals import NEAR, SHARE, CountSubsets, log_norm
 from hockeystick.pairs.subset_mixture import SubsetMixture

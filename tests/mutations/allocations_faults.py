@@ -73,8 +73,8 @@ FAULTS = [
     ),
     (
         "monte_carlo/allocations/family.py",
-        "samples, False, -self.beta * rate)",
-        "samples, False, self.beta * rate)",
+        "-(beta or 0.0) * rate, drawn)",
+        "(beta or 0.0) * rate, drawn)",
         "outputs of the add direction are moved the wrong way",
         f"{ALLOCATIONS}::test_samples_average_to_the_profile",
     ),

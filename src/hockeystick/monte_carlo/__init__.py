@@ -12,9 +12,9 @@ The way of a question:
   random test has accepted, ``forgery`` for evidence that somebody else has stored.
 
 A family is a room: ``family`` says which proposals there are, ``proposals`` what their largest weights are and why,
-``kernels`` draws. Rooms of families: ``bins``, ``allocations``, ``fresh_bins``, ``subsets``, ``renewal``, ``shuffles``.
-Two rooms are engines that several families share: ``histories`` (columns that overlap far) and ``forests`` (binary
-trees).
+``kernels`` draws. Rooms of families: ``bins``, ``allocations``, ``subsets``, ``renewal``, ``shuffles``, and ``far``,
+which is the engine of several more (columns that overlap far, for any automaton of participations). ``forests`` is an
+engine alone (binary trees).
 
 Proofs: docs/theory/monte-carlo.
 """

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
+from hockeystick.monte_carlo.proposals import Array, Plain, rounded
 from hockeystick.monte_carlo.weighing import lose
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_factor
 from hockeystick.types import Direction, Side
@@ -17,7 +17,7 @@ BETAS = np.array([rounded(beta) for beta in np.geomspace(1e-2, 1e3, 501)])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Moved(Proposal):
+class Moved(Plain):
     """``y ~ N(-beta C E x, sigma^2 I)``; ``g = |C E x|^2 / sigma^2``, ``A = E |C x|^2 / sigma^2``.
 
     By Jensen's inequality ``log X >= <C E x, y> / sigma^2 - A / 2``, which proves M.
@@ -36,10 +36,6 @@ class Moved(Proposal):
     def moments(self) -> tuple[float, float]:
         """g and A."""
 
-    @abstractmethod
-    def moved(self, rng: np.random.Generator, samples: int) -> Array:
-        """log X, or lower bounds on it, and ``<C E x, y> / sigma^2``, which is always a number; shape (samples, 2)."""
-
     @property
     def proved(self) -> bool:
         return 0.0 < self.beta <= self.largest_beta and super().proved
@@ -50,7 +46,7 @@ class Moved(Proposal):
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """Where X is only bounded from below, the larger of two bounds on it; a lower bound takes X as it is."""
-        drawn, (squared_mean, mean_square) = self.moved(rng, losses.size), self.moments
+        drawn, (squared_mean, mean_square) = self.outputs(rng, losses.size, self.beta), self.moments
         with np.errstate(invalid="ignore"):
             proving = drawn[:, 1] - 0.5 * mean_square
             losses[:] = -(drawn[:, 0] if Side.LOWER in self.sides else np.fmax(drawn[:, 0], proving))

@@ -117,21 +117,31 @@ def whole_numbers(kind: type[Proposal]) -> frozenset[str]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Naive(Proposal):
+class Plain(Proposal):
+    """Outputs of P, of Q, or of Q moved away from the mean of P, which a family draws in one way."""
+
+    @abstractmethod
+    def outputs(self, rng: np.random.Generator, samples: int, beta: float | None) -> Array:
+        """``log P/Q``, and ``<C E x, y> / sigma^2`` where beta is a number, of outputs y; shape (samples, 2).
+
+        Args:
+            beta: of Q moved by ``-beta C E x``; None for outputs of P.
+        """
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Naive(Plain):
     """What naive proposals share: outputs of the direction's own first distribution, so ``w = 1`` and ``M = 1``."""
 
     name: ClassVar[str] = "naive"
 
-    @abstractmethod
-    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
-        """``log P/Q`` of outputs of P for remove, of Q for add; shape (samples,)."""
-
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """A ratio that is not finite has no value."""
-        found = self.log_ratios(rng, losses.size)
-        finite = np.isfinite(found)
+        of_p = self.direction is Direction.REMOVE
+        log_ratios = self.outputs(rng, losses.size, None if of_p else 0.0)[:, 0]
+        finite = np.isfinite(log_ratios)
         log_weights[:] = np.where(finite, 0.0, np.nan)
-        losses[:] = np.where(finite, found if self.direction is Direction.REMOVE else -found, np.nan)
+        losses[:] = np.where(finite, log_ratios if of_p else -log_ratios, np.nan)
 
     def weight_bound(self, epsilon: float) -> float:
         """1, whatever the loss."""
@@ -166,8 +176,8 @@ class Family:
 
     def first(self, pair: DominatingPair, direction: Direction, epsilon: float) -> Proposal:
         """The most promising proposal."""
-        found = self.quick(pair, direction, epsilon)
-        return self.propose(pair, direction, epsilon)[0] if found is None else found
+        quick = self.quick(pair, direction, epsilon)
+        return self.propose(pair, direction, epsilon)[0] if quick is None else quick
 
     def build(self, pair: DominatingPair, direction: Direction, name: str, parameters: Mapping[str, float]) -> Proposal:
         """The proposal with this name and these parameters, for verification and for other machines.
@@ -180,10 +190,10 @@ class Family:
             whole = whole_numbers(kind)
             if all(float(parameters[key]).is_integer() for key in whole):
                 numbers = {**parameters, **{key: int(parameters[key]) for key in whole}}
-                found = self.make(pair, kind, direction=direction, **numbers)
-                if found.proved:
-                    return found
-        allowed = " or ".join(f"{one.name!r} with {', '.join(one.chosen) or 'nothing'}" for one in known.values())
+                proposal = self.make(pair, kind, direction=direction, **numbers)
+                if proposal.proved:
+                    return proposal
+        allowed = " or ".join(f"{each.name!r} with {', '.join(each.chosen) or 'nothing'}" for each in known.values())
         raise InvalidInputError(
             f"The 'proposal' field must be {allowed} in range for the direction {direction.value!r}. "
             f"Got {shortened(name)} with {shortened(dict(parameters))} instead."

@@ -10,7 +10,7 @@ import numpy as np
 
 from hockeystick.monte_carlo.allocations.kernels import draw_copies, draw_outputs
 from hockeystick.monte_carlo.moved import Moved, best_beta
-from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
+from hockeystick.monte_carlo.proposals import Array, Family, Naive, Plain, Proposal
 from hockeystick.monte_carlo.weighing import weigh
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, largest_of_power
 from hockeystick.pairs.averaged_steps import AveragedSteps
@@ -82,7 +82,7 @@ def joined_weights(order: int, sigma: float) -> list[float]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AllocationProposal(Proposal):
+class AllocationProposal(Plain):
     """What the proposals share.
 
     Attributes:
@@ -133,10 +133,11 @@ class AllocationProposal(Proposal):
     def loss_error(self) -> float:
         return float(max(1e-9, self.rounding(2.0) + self.places_error))
 
-    def _draw(self, rng: np.random.Generator, samples: int, visited: bool, drift: float) -> Array:
-        """log X and the sum of outputs over ``sigma^2``, shape (samples, 2)."""
-        drawn = np.empty((samples, 2))
-        draw_outputs(rng, sizes_of(self.pair), self.pair.visit_noise, visited, drift, drawn)
+    def outputs(self, rng: np.random.Generator, samples: int, beta: float | None) -> Array:
+        """Every output of Q is moved by ``-beta k / t``."""
+        rate, drawn = self.pair.participations / self.pair.bins, np.empty((samples, 2))
+        draw_outputs(rng, sizes_of(self.pair), self.pair.visit_noise, beta is None, -(beta or 0.0) * rate, drawn)
+        drawn[:, 1] *= rate
         return drawn
 
 
@@ -148,9 +149,6 @@ def sizes_of(pair: AveragedSteps) -> tuple[int, int, int]:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NaiveAllocation(Naive, AllocationProposal):
     """The pair itself."""
-
-    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
-        return self._draw(rng, samples, self.direction is Direction.REMOVE, 0.0)[:, 0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -220,7 +218,7 @@ class CopiedAllocation(AllocationProposal):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeanAllocation(Moved, AllocationProposal):
-    """Add: Q with every output moved by ``-beta k / t``."""
+    """Add."""
 
     name: ClassVar[str] = "mean"
 
@@ -238,12 +236,6 @@ class MeanAllocation(Moved, AllocationProposal):
     @property
     def moments(self) -> tuple[float, float]:
         return moments_of(self.pair)
-
-    def moved(self, rng: np.random.Generator, samples: int) -> Array:
-        rate = self.pair.participations / self.pair.bins
-        drawn = self._draw(rng, samples, False, -self.beta * rate)
-        drawn[:, 1] *= rate
-        return drawn
 
 
 def moments_of(pair: AveragedSteps) -> tuple[float, float]:
@@ -266,7 +258,7 @@ def propose(pair: AveragedSteps, direction: Direction, epsilon: float) -> Sequen
     tilted: Sequence[Proposal]
     if direction is Direction.REMOVE:
         each = [CopiedAllocation(direction=direction, pair=pair, order=order) for order in ORDERS]
-        proved = {one.order: one for one in each if one.proved}
+        proved = {proposal.order: proposal for proposal in each if proposal.proved}
         if not proved:
             return (naive,)
         best = min(proved, key=lambda order: proved[order].weight_bound(epsilon))
@@ -275,8 +267,7 @@ def propose(pair: AveragedSteps, direction: Direction, epsilon: float) -> Sequen
     else:
         beta = best_beta(moments_of(pair), epsilon)
         tilted = [MeanAllocation(direction=direction, pair=pair, beta=beta)]
-    useful = [one for one in tilted if one.proved and one.weight_bound(epsilon) < naive.weight_bound(epsilon)]
-    return (*useful, naive)
+    return (*(each for each in tilted if each.proved and each.weight_bound(epsilon) < 1.0), naive)
 
 
 def why_not(pair: AveragedSteps, side: Side) -> str | None:

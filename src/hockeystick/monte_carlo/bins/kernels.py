@@ -33,26 +33,11 @@ class Means(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def draw_of_p(rng: np.random.Generator, means: Means, losses: Array) -> None:
-    """Fill with ``log X`` of outputs of P."""
-    factor, spans, half = means
-    bins, dimensions = factor.shape
-    z, u, block = np.empty((dimensions, LANES)), np.empty((bins, LANES)), np.empty(LANES)
-    for start in range(0, losses.size, LANES):
-        _normals(rng, z)
-        for s in range(LANES):
-            row = _uniform(rng, bins)
-            for j in range(spans[row, 0], spans[row, 1]):
-                z[j, s] += factor[row, j]
-        multiply(factor, spans, z, u)
-        log_mean_exp(u, half, block)
-        used = min(LANES, losses.size - start)
-        losses[start : start + used] = block[:used]
+def draw_outputs(rng: np.random.Generator, means: Means, of_p: bool, middle: Array, beta: float, out: Array) -> None:
+    """Fill ``out``, shape (samples, 2), with ``log X`` and ``<middle, z>`` of noise z moved by ``-beta middle``.
 
-
-@njit(cache=True, nogil=True)
-def draw_moved(rng: np.random.Generator, means: Means, middle: Array, beta: float, out: Array) -> None:
-    """Fill ``out``, shape (samples, 2), with ``log X`` and ``<middle, z>`` of noise z moved by ``-beta middle``."""
+    With ``of_p`` it is moved by a row too.
+    """
     factor, spans, half = means
     bins, dimensions = factor.shape
     z, u, block = np.empty((dimensions, LANES)), np.empty((bins, LANES)), np.empty(LANES)
@@ -64,6 +49,11 @@ def draw_moved(rng: np.random.Generator, means: Means, middle: Array, beta: floa
             for s in range(LANES):
                 z[j, s] -= beta * middle[j]
                 products[s] += middle[j] * z[j, s]
+        if of_p:
+            for s in range(LANES):
+                row = _uniform(rng, bins)
+                for j in range(spans[row, 0], spans[row, 1]):
+                    z[j, s] += factor[row, j]
         multiply(factor, spans, z, u)
         log_mean_exp(u, half, block)
         used = min(LANES, out.shape[0] - start)

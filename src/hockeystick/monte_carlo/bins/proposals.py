@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 
 from hockeystick.laws.law import UNIT_ROUNDOFF
-from hockeystick.monte_carlo.bins.kernels import BallLaws, Means, draw_balls, draw_moved, draw_of_p
+from hockeystick.monte_carlo.bins.kernels import BallLaws, Means, draw_balls, draw_outputs
 from hockeystick.monte_carlo.moved import Moved
-from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
+from hockeystick.monte_carlo.proposals import Array, Naive, Plain
 from hockeystick.monte_carlo.weight_bounds import exp_or_inf, log_power_bound
 from hockeystick.types import Direction
 
@@ -161,7 +161,7 @@ class BinSpace:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BinProposal(Proposal):
+class BinProposal(Plain):
     """What the proposals share."""
 
     space: BinSpace
@@ -169,6 +169,11 @@ class BinProposal(Proposal):
     @property
     def cost(self) -> float:
         return self.space.cost
+
+    def outputs(self, rng: np.random.Generator, samples: int, beta: float | None) -> Array:
+        space, drawn = self.space, np.empty((samples, 2))
+        draw_outputs(rng, space.means, beta is None, space.middle, beta or 0.0, drawn)
+        return drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -178,13 +183,6 @@ class NaiveBins(Naive, BinProposal):
     @property
     def loss_error(self) -> float:
         return self.space.loss_error(1.0)
-
-    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
-        if self.direction is Direction.ADD:
-            return moved_bins(rng, self.space, 0.0, samples)[:, 0]
-        drawn = np.empty(samples)
-        draw_of_p(rng, self.space.means, drawn)
-        return drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -266,16 +264,6 @@ class AgainstMean(Moved, BinProposal):
     def weight_bound(self, epsilon: float) -> float:
         """With room for the difference to the true pair."""
         return super().weight_bound(epsilon) * exp_or_inf((self.beta + 3.0) * self.loss_error)
-
-    def moved(self, rng: np.random.Generator, samples: int) -> Array:
-        return moved_bins(rng, self.space, self.beta, samples)
-
-
-def moved_bins(rng: np.random.Generator, space: BinSpace, beta: float, samples: int) -> Array:
-    """log X and ``<mean, z>`` of noise z that is moved by ``-beta`` times the mean of the rows, shape (samples, 2)."""
-    drawn = np.empty((samples, 2))
-    draw_moved(rng, space.means, space.middle, beta, drawn)
-    return drawn
 
 
 def log_balls_bound(space: BinSpace, order: int, epsilon: float) -> float:

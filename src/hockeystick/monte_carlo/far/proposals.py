@@ -209,9 +209,10 @@ class Add(Moved, Far):
     def moments(self) -> tuple[float, float]:
         return self.own.moments
 
-    def moved(self, rng: np.random.Generator, samples: int) -> Array:
+    def outputs(self, rng: np.random.Generator, samples: int, beta: float | None) -> Array:
+        """Lower bounds on the ratio of outputs of Q, moved or not."""
         own, drawn = self.own, np.empty((samples, 2))
-        draw_add(rng, own.overlaps, own.law.edges, self.beta, own.mean, drawn)
+        draw_add(rng, own.overlaps, own.law.edges, beta or 0.0, own.mean, drawn)
         return drawn
 
 

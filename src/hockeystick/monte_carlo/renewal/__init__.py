@@ -1,1 +1,1 @@
-"""The families of b-min-sep: by a recursion, with wide columns (``wide``), and with cut batches (``truncated``)."""
+"""The families of b-min-sep: by a recursion, and with cut batches (``truncated``)."""

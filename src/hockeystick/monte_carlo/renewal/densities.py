@@ -1,13 +1,14 @@
 """The densities of proposals for b-min-sep, as the recursions that kernels evaluate, and their rounding."""
 
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import inf, log1p
 from typing import NamedTuple
 
 import numpy as np
 
-from hockeystick.monte_carlo.proposals import Array
-from hockeystick.monte_carlo.renewal.kernels import Recursion
+from hockeystick.monte_carlo.proposals import Array, Plain
+from hockeystick.monte_carlo.renewal.kernels import Recursion, draw_outputs
 from hockeystick.monte_carlo.renewal.proposal_kernels import Densities
 from hockeystick.monte_carlo.renewal.proposal_tables import Renewal
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
@@ -37,6 +38,33 @@ class Hits(NamedTuple):
     rate: float
     shifts: Array
     shares: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlainRenewal(Plain):
+    """Outputs that are not tilted.
+
+    Attributes:
+        pair: what is sampled.
+    """
+
+    pair: RenewalMixture
+
+    @cached_property
+    def law(self) -> Recursion:
+        """What the kernels need."""
+        return recursion(self.pair, self.direction)
+
+    @property
+    def mean(self) -> tuple[Array, float, float]:
+        """``C E[x] / sigma``, its square norm g, and A."""
+        return renewal_of(self.pair).mean
+
+    def outputs(self, rng: np.random.Generator, samples: int, beta: float | None) -> Array:
+        """O(n p) a sample."""
+        drawn, mean = np.empty((samples, 2)), self.mean[0] if beta else np.zeros(self.law.half_squares.size)
+        draw_outputs(rng, self.law, beta is None, mean, beta or 0.0, drawn)
+        return drawn
 
 
 def recursion(pair: RenewalMixture, direction: Direction) -> Recursion:

@@ -18,8 +18,8 @@ from hockeystick.monte_carlo.far import family as far
 from hockeystick.monte_carlo.far.subjects import why_not as why_not_far
 from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
 from hockeystick.monte_carlo.renewal import proposals as renewal_proposals
-from hockeystick.monte_carlo.renewal.densities import recursion
-from hockeystick.monte_carlo.renewal.kernels import Recursion, draw_moved, draw_of_p
+from hockeystick.monte_carlo.renewal.densities import PlainRenewal
+from hockeystick.monte_carlo.renewal.kernels import Recursion
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
@@ -30,24 +30,13 @@ ROOM = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NaiveRenewal(Naive):
-    """Outputs of P itself for remove, of Q itself for add; all weights are 1.
-
-    Attributes:
-        pair: one that is not :attr:`RenewalMixture.too_large`.
-    """
-
-    pair: RenewalMixture
+class NaiveRenewal(Naive, PlainRenewal):
+    """Outputs of P itself for remove, of Q itself for add; of pairs that are not :attr:`RenewalMixture.too_large`."""
 
     @property
     def proved(self) -> bool:
         """Where the entries of C are those of its recursion."""
         return self.pair.too_large is None
-
-    @cached_property
-    def law(self) -> Recursion:
-        """What the kernels need."""
-        return recursion(self.pair, self.direction)
 
     @cached_property
     def log_smallest(self) -> float:
@@ -80,15 +69,6 @@ class NaiveRenewal(Naive):
         if self.direction is Direction.REMOVE:
             return 1.0
         return max(-expm1(min(epsilon + self.log_smallest - 3.0 * self.loss_error, 0.0)), 0.0)
-
-    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
-        if self.direction is Direction.REMOVE:
-            drawn = np.empty(samples)
-            draw_of_p(rng, self.law, drawn)
-            return drawn
-        both = np.empty((samples, 2))
-        draw_moved(rng, self.law, 0.0, np.zeros(self.law.half_squares.size), both)
-        return both[:, 0]
 
 
 def _loss_error(pair: RenewalMixture, law: Recursion) -> float:

@@ -72,25 +72,18 @@ class Recursion(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def draw_of_p(rng: np.random.Generator, law: Recursion, log_ratios: Array) -> None:
-    """Fill with ``log X``, y ~ P. O(n p) time a sample, O(n + p + b) memory."""
-    n = law.half_squares.size
-    y, work = np.zeros(n + law.taps.shape[0]), workspace(law)
-    for sample in range(log_ratios.size):
-        for i in range(n):
-            y[i] = rng.standard_normal()
-        participate(rng, law, y)
-        log_ratios[sample] = log_ratio(y, law, work)
+def draw_outputs(rng: np.random.Generator, law: Recursion, of_p: bool, mean: Array, beta: float, out: Array) -> None:
+    """Fill ``out``, shape (samples, 2), with ``log X`` and ``<mean, y>`` of outputs ``y = z - beta mean``.
 
-
-@njit(cache=True, nogil=True)
-def draw_moved(rng: np.random.Generator, law: Recursion, beta: float, mean: Array, out: Array) -> None:
-    """Fill ``out``, shape (samples, 2), with ``log X`` and ``<mean, y>`` of outputs ``y = z - beta mean``; 0 is Q."""
+    With ``of_p`` the columns of a run's participations are added. O(n p) time a sample, O(n + p + b) memory.
+    """
     n = law.half_squares.size
     y, work = np.zeros(n + law.taps.shape[0]), workspace(law)
     for sample in range(out.shape[0]):
         for i in range(n):
             y[i] = rng.standard_normal() - beta * mean[i]
+        if of_p:
+            participate(rng, law, y)
         out[sample, 0] = log_ratio(y, law, work)
         out[sample, 1] = np.dot(mean, y[:n])
 

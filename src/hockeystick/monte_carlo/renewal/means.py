@@ -12,12 +12,11 @@ from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
 from hockeystick.monte_carlo.renewal.densities import (
     ENTRY_SECONDS,
     STEP_SECONDS,
+    PlainRenewal,
     covered,
     loss_error_of,
-    recursion,
     renewal_of,
 )
-from hockeystick.monte_carlo.renewal.kernels import draw_moved
 from hockeystick.monte_carlo.renewal.proposal_tables import Renewal
 from hockeystick.pairs.renewal_kernels import availability
 from hockeystick.pairs.renewal_mixture import RenewalMixture, first_available
@@ -28,16 +27,10 @@ THINNINGS = np.arange(0.3, 1.01, 0.05)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeanProposal(Moved):
-    """``N(-beta C E[x], sigma^2 I)``.
-
-    Attributes:
-        pair: what is sampled.
-    """
+class MeanProposal(Moved, PlainRenewal):
+    """``N(-beta C E[x], sigma^2 I)``."""
 
     name: ClassVar[str] = "renewal_mean"
-
-    pair: RenewalMixture
 
     @property
     def proved(self) -> bool:
@@ -54,19 +47,8 @@ class MeanProposal(Moved):
         return (2.0 + self.beta) * loss_error_of(self.pair, self.pair.min_sep)
 
     @property
-    def mean(self) -> tuple[Array, float, float]:
-        """``C E[x] / sigma``, its square norm g, and A."""
-        return renewal_of(self.pair).mean
-
-    @property
     def moments(self) -> tuple[float, float]:
         return self.mean[1:]
-
-    def moved(self, rng: np.random.Generator, samples: int) -> Array:
-        """O(n p) a sample."""
-        drawn = np.empty((samples, 2))
-        draw_moved(rng, recursion(self.pair, self.direction), self.beta, self.mean[0], drawn)
-        return drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

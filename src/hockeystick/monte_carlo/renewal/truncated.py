@@ -67,12 +67,13 @@ class NaiveTruncated(Naive):
         roundings = 8.0 * steps * (1.0 + logarithm) + 2.0 * (bands + 4.0) * participations * exponent
         return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * roundings))
 
-    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
-        pair, drawn = self.pair, np.empty(samples)
+    def outputs(self, rng: np.random.Generator, samples: int, beta: float | None) -> Array:
+        """Of P, or of Q where it is; no sum of outputs, as nothing is moved."""
+        pair, drawn = self.pair, np.zeros((samples, 2))
         law = recursion(pair.without_cuts, self.direction)
         others = pair.num_examples - 1
         cuts_of = Truncation(law, pair.participation_prob, pair.warm_start, pair.truncated_batch_size, others)
-        draw_truncated(rng, cuts_of, self.direction is Direction.REMOVE, drawn)
+        draw_truncated(rng, cuts_of, beta is None, drawn[:, 0])
         return drawn
 
 

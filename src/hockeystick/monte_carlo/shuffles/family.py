@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.monte_carlo.moved import BETAS, MAX_BETA, Moved, best_beta
-from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal, rounded
+from hockeystick.monte_carlo.proposals import Array, Family, Naive, Plain, Proposal, rounded
 from hockeystick.monte_carlo.shuffles.kernels import Move, draw_epochs
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, largest_of_power
 from hockeystick.pairs.shuffled_batches import ShuffledBatches
@@ -20,7 +20,7 @@ SECONDS_PER_BIN = 2.5e-8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _ShuffleProposal(Proposal):
+class _ShuffleProposal(Plain):
     """What the proposals share: each epoch is drawn afresh from Gaussians with one shifted coordinate.
 
     The pair is attained by one dataset, and whether another is worse is not known: the mean of Y is a lower bound.
@@ -55,6 +55,11 @@ class _ShuffleProposal(Proposal):
         roundings = 3.0 * (self.pair.bins + 8.0) + exponents + 8.0 * self.pair.epochs
         return float(max(1e-9, 2.0 * UNIT_ROUNDOFF * self.pair.epochs * roundings))
 
+    def outputs(self, rng: np.random.Generator, samples: int, beta: float | None) -> Array:
+        """The mean of P_S is that of Q_S and ``1 / T``."""
+        drawn = self._draw(rng, samples, WITH if beta is None else WITHOUT, (beta or 0.0) / self.pair.bins)
+        return np.stack([drawn[:, 0], drawn[:, 2] - moments_of(self.pair)[0]], axis=1)
+
     def _draw(
         self, rng: np.random.Generator, samples: int, shift: float, drift: float = 0.0, share: float = 0.0
     ) -> Array:
@@ -69,9 +74,6 @@ class _ShuffleProposal(Proposal):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NaiveShuffle(Naive, _ShuffleProposal):
     """The pair itself."""
-
-    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
-        return self._draw(rng, samples, WITH if self.direction is Direction.REMOVE else WITHOUT)[:, 0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,17 +111,13 @@ class FartherShuffle(_ShuffleProposal):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LowerShuffle(Moved, _ShuffleProposal):
-    """Add: every epoch from Q_S moved by ``-(beta / T) 1``: the mean of P_S is that of Q_S and ``1 / T``."""
+    """Add: every epoch from Q_S moved by ``-(beta / T) 1``."""
 
     name: ClassVar[str] = "lower"
 
     @property
     def moments(self) -> tuple[float, float]:
         return moments_of(self.pair)
-
-    def moved(self, rng: np.random.Generator, samples: int) -> Array:
-        drawn = self._draw(rng, samples, WITHOUT, self.beta / self.pair.bins)
-        return np.stack([drawn[:, 0], drawn[:, 2] - moments_of(self.pair)[0]], axis=1)
 
 
 def moments_of(pair: ShuffledBatches) -> tuple[float, float]:

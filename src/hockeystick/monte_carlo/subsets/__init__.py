@@ -1,1 +1,1 @@
-"""The family of Poisson and cyclic Poisson: by a recursion, with many bands (``many_bands``), and trees (``trees``)."""
+"""The family of Poisson and cyclic Poisson: by a recursion, and for binary trees (``trees``)."""

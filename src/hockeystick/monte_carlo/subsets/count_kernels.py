@@ -8,17 +8,13 @@ the digit ``J_(u-e)`` at place e - 1, newest first, in base ``chances.size``.
 Proof: docs/theory/monte-carlo/subsets.md, "The proposal by counts".
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.subsets.kernels import add_subset, log_ratio
+from hockeystick.monte_carlo.subsets.kernels import Mixture, add_subset, log_ratio
 
 Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
 
 SETTLED = 1e-13
 """Rows of a table that differ by a constant, up to this, repeat: the rows before them are not computed."""
@@ -74,15 +70,6 @@ def log_sum(table: Array, opportunities: int) -> float:
     if last == opportunities:
         return float(table[last, 0])
     return float(table[last, 0] + (opportunities - last) * (table[last, 0] - table[last - 1, 0]))
-
-
-class Mixture(NamedTuple):
-    """The participations: what they add to rows, where rows are fresh, the chance of each, and inner products."""
-
-    scaled: Array
-    fresh: Flags
-    prob: float
-    couplings: Array
 
 
 @njit(cache=True, nogil=True)

@@ -5,6 +5,8 @@ up to the next one, and what each of the last w opportunities adds to them, in u
 whose bit d says whether the example took part d opportunities ago.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -16,39 +18,41 @@ RESCALE = 1e20
 """The sum over all patterns is kept within this factor of 1."""
 
 
-@njit(cache=True, nogil=True)
-def draw_moved(
-    rng: np.random.Generator, scaled: Array, fresh: Flags, prob: float, beta: float, mean: Array, out: Array
-) -> None:
-    """Fill ``out``, shape (samples, 2), with ``log X`` and ``<mean, y>`` of outputs ``y = z - beta mean``.
+class Mixture(NamedTuple):
+    """The participations, as kernels take them.
 
-    beta = 0 is Q. O(opportunities (2^w + rows w)) for each sample.
-
-    Args:
+    Attributes:
         scaled: shape (opportunities, rows of a block, w).
         fresh: whether block u of ``scaled`` differs from the block before, shape (opportunities,).
         prob: the chance to take part in an opportunity.
+        couplings: ``<c_u, c_(u-e)>``, shape (opportunities, w).
+    """
+
+    scaled: Array
+    fresh: Flags
+    prob: float
+    couplings: Array
+
+
+@njit(cache=True, nogil=True)
+def draw_outputs(rng: np.random.Generator, mixture: Mixture, of_p: bool, mean: Array, beta: float, out: Array) -> None:
+    """Fill ``out``, shape (samples, 2), with ``log X`` and ``<mean, y>`` of outputs ``y = z - beta mean``.
+
+    With ``of_p`` a component of P is added. O(opportunities (2^w + rows w)) for each sample.
+
+    Args:
         mean: ``C E x / sigma``, shape (opportunities, rows of a block).
     """
+    scaled, fresh, prob, _ = mixture
     y = np.empty((scaled.shape[0], scaled.shape[1]))
     for sample in range(out.shape[0]):
         for u in range(y.shape[0]):
             for r in range(y.shape[1]):
                 y[u, r] = rng.standard_normal() - beta * mean[u, r]
+        if of_p:
+            add_subset(rng, scaled, prob, y)
         out[sample, 0] = log_ratio(scaled, fresh, prob, y)
         out[sample, 1] = inner(mean.ravel(), y.ravel())
-
-
-@njit(cache=True, nogil=True)
-def draw_subsets(rng: np.random.Generator, scaled: Array, fresh: Flags, prob: float, log_ratios: Array) -> None:
-    """Fill ``log_ratios`` with log X of outputs of P. O(opportunities (2^w + rows w)) for each sample."""
-    y = np.empty((scaled.shape[0], scaled.shape[1]))
-    for sample in range(log_ratios.size):
-        for u in range(y.shape[0]):
-            for r in range(y.shape[1]):
-                y[u, r] = rng.standard_normal()
-        add_subset(rng, scaled, prob, y)
-        log_ratios[sample] = log_ratio(scaled, fresh, prob, y)
 
 
 @njit(cache=True, nogil=True)

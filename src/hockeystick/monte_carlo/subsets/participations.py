@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from hockeystick.monte_carlo.proposals import Array
-from hockeystick.monte_carlo.subsets.kernels import Flags
+from hockeystick.monte_carlo.subsets.kernels import Flags, Mixture
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies import StrategyMatrix
@@ -48,6 +48,11 @@ class Participations:
         """At least ``sum_r m_r |y_r|`` for the rows r of any block: means m, outputs y with so many means added up."""
         rows = self.scaled.sum(axis=2)
         return float((rows * (copies * rows + FARTHEST_NORMAL)).sum(axis=1).max())
+
+    @property
+    def mixture(self) -> Mixture:
+        """What kernels need."""
+        return Mixture(self.scaled, self.fresh, self.prob, self.couplings)
 
     @property
     def mean_shift(self) -> Array:

@@ -11,9 +11,9 @@ import numpy as np
 from hockeystick.bounds import Profile
 from hockeystick.monte_carlo.chances import log_chances
 from hockeystick.monte_carlo.moved import Moved
-from hockeystick.monte_carlo.proposals import Array, Naive, Proposal
-from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, Mixture, count_table, draw_counts, log_sum
-from hockeystick.monte_carlo.subsets.kernels import draw_moved, draw_subsets
+from hockeystick.monte_carlo.proposals import Array, Naive, Plain
+from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, count_table, draw_counts, log_sum
+from hockeystick.monte_carlo.subsets.kernels import draw_outputs
 from hockeystick.monte_carlo.subsets.participations import Participations, participations, runs_recursion
 from hockeystick.monte_carlo.weighing import weigh
 from hockeystick.monte_carlo.weight_bounds import largest_of_power
@@ -43,7 +43,7 @@ SMALLEST_LARGEST = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SubsetProposal(Proposal):
+class SubsetProposal(Plain):
     """What the proposals share.
 
     Attributes:
@@ -67,6 +67,11 @@ class SubsetProposal(Proposal):
         """One visit of 2^w patterns for each block of rows."""
         opportunities, rows, window = self.opportunities.scaled.shape
         return float(opportunities * (rows * SECONDS_PER_ROW + SECONDS_PER_PATTERN * 2.0**window))
+
+    def outputs(self, rng: np.random.Generator, samples: int, beta: float | None) -> Array:
+        own, drawn = self.opportunities, np.empty((samples, 2))
+        draw_outputs(rng, own.mixture, beta is None, own.mean_shift, beta or 0.0, drawn)
+        return drawn
 
     def _error(self, copies: float, slope: float, sums: int) -> float:
         """First-order bound: roundings of positive numbers and the exponents of every block (subsets.md, Rounding).
@@ -95,13 +100,6 @@ class NaiveSubsets(Naive, SubsetProposal):
         if self.direction is Direction.REMOVE:
             return 1.0
         return max(smallest_ratio_bound(self.pair)(epsilon), SMALLEST_LARGEST)
-
-    def log_ratios(self, rng: np.random.Generator, samples: int) -> Array:
-        own, drawn = self.opportunities, np.empty(samples)
-        if self.direction is Direction.ADD:
-            return _from_normals(rng, own, samples, 0.0)[:, 0]
-        draw_subsets(rng, own.scaled, own.fresh, own.prob, drawn)
-        return drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -165,7 +163,7 @@ class CountSubsets(SubsetProposal):
         near = log_chances(own.prob, self.order, self.order + 1), _chain(own, self.order, self.order)
         far = log_chances(own.prob, self.reach, self.cap + 1), _chain(own, self.reach, self.cap)
         shares = self._near, SHARE - self._near
-        draw_counts(rng, Mixture(own.scaled, own.fresh, own.prob, own.couplings), near, far, shares, drawn)
+        draw_counts(rng, own.mixture, near, far, shares, drawn)
         tilted = self.order * drawn[:, 1] - log_norm(own, self.order, self.order)
         farther = drawn[:, 2] - log_norm(own, self.reach, self.cap)
         densities = (shares[0], tilted), (shares[1], farther), (1.0 - SHARE, drawn[:, 0])
@@ -185,16 +183,6 @@ class MeanSubsets(Moved, SubsetProposal):
     @property
     def moments(self) -> tuple[float, float]:
         return self.opportunities.moments
-
-    def moved(self, rng: np.random.Generator, samples: int) -> Array:
-        return _from_normals(rng, self.opportunities, samples, self.beta)
-
-
-def _from_normals(rng: np.random.Generator, opportunities: Participations, samples: int, beta: float) -> Array:
-    """``log X`` and ``<C E x, y> / sigma^2`` of ``y ~ N(-beta C E x, sigma^2 I)``, shape (samples, 2)."""
-    own, drawn = opportunities, np.empty((samples, 2))
-    draw_moved(rng, own.scaled, own.fresh, own.prob, beta, own.mean_shift, drawn)
-    return drawn
 
 
 @lru_cache(maxsize=4)

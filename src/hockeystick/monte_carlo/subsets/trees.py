@@ -215,10 +215,11 @@ class TreesAdd(Moved, _Trees):
     def moments(self) -> tuple[float, float]:
         return self.forest.moments
 
-    def moved(self, rng: np.random.Generator, samples: int) -> Array:
+    def outputs(self, rng: np.random.Generator, samples: int, beta: float | None) -> Array:
+        """Lower bounds on the ratio of outputs of Q, moved or not."""
         own, drawn = self.forest, np.empty((samples, 2))
         ratio = Ratio(own.chances, self.costs, self.caps)
-        draw_moved_trees(rng, own.levels, own.scale, ratio, self.beta, own.mean, drawn)
+        draw_moved_trees(rng, own.levels, own.scale, ratio, beta or 0.0, own.mean, drawn)
         return drawn
 
 
