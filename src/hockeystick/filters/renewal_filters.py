@@ -22,6 +22,7 @@ from hockeystick.filters import renewal_transforms
 from hockeystick.filters.cell_masses import cell_masses
 from hockeystick.filters.renewal_transforms import Spectrum
 from hockeystick.filters.row_filters import Filter, Places
+from hockeystick.filters.summary_tables import summary_tables
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
 CELLS, SUMMARIES = {1: 96, 2: 64}, {1: 32, 2: 16}
@@ -89,39 +90,15 @@ def filter_for(shifts: Array, prob: float, min_sep: int, steps: int, examples: i
     edges = np.linspace(-REACH, float(shifts.max()) + ABOVE, cells - 1)
     plain = cell_masses(edges, 0.0)[0]
     chances, expected = _histories(edges, shifts, prob, min_sep, examples)
-    joint = np.zeros((summaries, expected.size))
-    joint[0, 0] = 1.0
-    prior, low, high = joint[0], np.inf, -np.inf
-    following = np.zeros((summaries, cells), dtype=np.int64)
-    ratio = np.ones((summaries, cells))
-    for _ in range(ROUNDS):
-        total = joint.sum(axis=1)
-        known = total > 1e-200
-        given = np.where(known[:, None], joint / np.maximum(total, 1e-200)[:, None], prior)
-        after = np.tensordot(given, chances, 1)
-        chance = np.maximum(after.sum(axis=2), 1e-300)
-        next_shift = np.log(after @ expected / chance + 1e-12)
-        reached = next_shift[total > 1e-14]
-        low, high = min(low, float(reached.min())), max(high, float(reached.max()))
-        following = np.clip((next_shift - low) / (high - low + 1e-9) * summaries, 0, summaries - 1).astype(np.int64)
-        ratio = chance / plain
-        prior = joint.sum(axis=0) / joint.sum()
-        joint = np.zeros((summaries, expected.size))
-        np.add.at(joint, following, after * total[:, None, None])
-    summary = np.full(summaries, 1.0 / summaries)
-    for _ in range(ROUNDS):
-        after_plain = np.zeros(summaries)
-        np.add.at(after_plain, following, summary[:, None] * plain)
-        summary = after_plain
-    second = float((summary[:, None] * plain * (np.minimum(ratio, 1e4) - 1.0) ** 2).sum())
-    deviation = float(np.sqrt(max(steps * second, 1e-30)))
+    tables = summary_tables(chances, expected, plain, summaries, ROUNDS)
+    second, deviation = tables.second, tables.deviation(steps)
     span = DEVIATIONS * deviation + 2.0 * deviation**2
     units = span / np.sqrt(max(second, 1e-30))
     size = next((size for size in SIZES if size >= FINE * units), SIZES[-1])
     if size < COARSE * units:
         return None
-    added = np.round(np.log(ratio) * (size / span)).astype(np.int64)
-    return Filter(edges, following, added, int(np.argmax(summary)), 0, size)
+    added = np.round(np.log(tables.ratio) * (size / span)).astype(np.int64)
+    return Filter(edges, tables.following, added, tables.usual, 0, size)
 
 
 def _histories(edges: Array, shifts: Array, prob: float, min_sep: int, examples: int) -> tuple[Array, Array]:

@@ -22,6 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hockeystick.filters.cell_masses import cell_masses
+from hockeystick.filters.summary_tables import summary_tables
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
 Places = NDArray[np.int64]
@@ -145,42 +146,18 @@ def filter_for(histories: Histories, prob: float, steps: int, per_deviation: flo
     """Tables that tell much, with so many units of the sum for its standard deviation. Any tables are valid."""
     edges = cells_of(histories)
     with_it, plain, _ = chances_of(histories, edges, prob)
-    count, cells = histories.free.size, edges.size + 1
-    joint = np.zeros((SUMMARIES, count))
-    joint[0, 0] = 1.0
-    prior = joint[0]
-    low, high = np.inf, -np.inf
-    following = np.zeros((SUMMARIES, cells), dtype=np.int64)
-    ratio = np.ones((SUMMARIES, cells))
-    for _ in range(ROUNDS):
-        total = joint.sum(axis=1, keepdims=True)
-        given_summary = np.where(total > 1e-200, joint / np.maximum(total, 1e-200), prior)
-        after = np.zeros((SUMMARIES, cells, count))
-        for k in range(count):
-            for taken in range(2):
-                after[:, :, histories.following[k, taken]] += given_summary[:, k, None] * with_it[k, taken]
-        chance = np.maximum(after.sum(axis=2), 1e-300)
-        expected = np.log(after @ histories.shifts / chance + 1e-12)
-        reached = expected[total[:, 0] > 1e-14]
-        low, high = min(low, float(reached.min())), max(high, float(reached.max()))
-        following = np.clip((expected - low) / (high - low + 1e-9) * SUMMARIES, 0, SUMMARIES - 1).astype(np.int64)
-        ratio = chance / np.maximum(plain, 1e-300)
-        prior = joint.sum(axis=0) / joint.sum()
-        joint = np.zeros((SUMMARIES, count))
-        np.add.at(joint, following, after * total[:, :, None])
-    summary = np.full(SUMMARIES, 1.0 / SUMMARIES)
-    for _ in range(ROUNDS):
-        moved = np.zeros(SUMMARIES)
-        np.add.at(moved, following, summary[:, None] * plain)
-        summary = moved
-    second = float((summary[:, None] * plain * (np.minimum(ratio, 1e4) - 1.0) ** 2).sum())
-    deviation = float(np.sqrt(max(steps * second, 1e-30)))
+    chances = np.zeros((histories.free.size, plain.size, histories.free.size))
+    for k, after in enumerate(histories.following.tolist()):
+        for taken in range(2):
+            chances[k, :, after[taken]] += with_it[k, taken]
+    tables = summary_tables(chances, histories.shifts, plain, SUMMARIES, ROUNDS)
+    ratio, deviation = tables.ratio, tables.deviation(steps)
     unit = deviation / per_deviation
     start = int((BELOW_SUM * deviation + deviation**2) / unit)
     room = min(MOST_ROWS * float(np.log(ratio).max()), MOST_ADDED)
     size = start + int((ABOVE_SUM * deviation + deviation**2 + room) / unit) + 2
     added = np.clip(np.round(np.log(ratio) / unit), -size, size).astype(np.int64)
-    return Filter(edges, following, added, int(np.argmax(summary)), start, size)
+    return Filter(edges, tables.following, added, tables.usual, start, size)
 
 
 def sum_laws(
