@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from covering import killers
-from tiers import slow, weekly
+from tiers import slow, unmeasured, weekly
 
 HERE = Path(__file__).parent
 SECONDS = {
@@ -38,6 +38,11 @@ def test_weekly_tests_leave_every_file_every_grid_every_killer_and_every_sandwic
     known = frozenset({"tests/laws/test_a.py::test_grid[3]"})
     assert weekly(SECONDS, known) == ["tests/laws/test_a.py::test_grid[2]", "tests/laws/test_a.py::test_long"]
     assert weekly(SECONDS, known | {"tests/laws/test_a.py::test_long"}) == ["tests/laws/test_a.py::test_grid[2]"]
+
+
+def test_what_was_not_measured_stays_listed() -> None:
+    gone = ["tests/laws/test_a.py::test_grid[4]", "tests/laws/test_d.py::test_other"]
+    assert unmeasured([*SECONDS, "tests/laws/test_a.py::test_grid", *gone], SECONDS) == set(gone)
 
 
 def test_no_weekly_test_kills_a_planted_fault() -> None:

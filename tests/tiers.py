@@ -1,18 +1,19 @@
 """Choose the slow and the weekly tests from measured times, and write tests/slow.txt and tests/weekly.txt.
 
-python -m pytest -m "slow or not slow or weekly" --junitxml=times.xml
+python -m pytest -m "slow or not slow" --junitxml=times.xml
 python tests/tiers.py times.xml
 
 A test that takes longer than ``LIMIT`` seconds is slow, but the fastest of a file is not unless it takes longer than
 ``LIMIT_OF_FASTEST``. One that takes longer than ``LIMIT_OF_WHOLE`` is weekly, except those that kill a planted fault,
 the fastest of its parameters, the fastest of its file, and all of the rooms in ``KEPT``. Where all parameters of a test
 are slow, or weekly, its name stands for them. Tests that share a fixture that takes long are marked where they stand,
-as the time of the fixture is that of the first of them.
+as the time of the fixture is that of the first of them. Entries about tests that the report does not have stay, so that
+a report of whole runs will do, which have no weekly tests.
 """
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from xml.etree import ElementTree
@@ -28,10 +29,11 @@ HERE = Path(__file__).parent
 
 
 def measured(report: str) -> dict[str, float]:
-    """Seconds by the identifier of the test, from a JUnit report."""
+    """Seconds by the identifier of the test, from a JUnit report; of the tests that were not skipped."""
     return {
         f"{case.attrib['classname'].replace('.', '/')}.py::{case.attrib['name']}": float(case.attrib["time"])
         for case in ElementTree.parse(report).iter("testcase")
+        if case.find("skipped") is None
     }
 
 
@@ -70,6 +72,12 @@ def entries(seconds: Mapping[str, float], chosen: AbstractSet[str]) -> list[str]
     return sorted(listed)
 
 
+def unmeasured(listed: Iterable[str], seconds: Mapping[str, float]) -> set[str]:
+    """The entries of a list about tests that have no time."""
+    known = seconds.keys() | {family_of(test) for test in seconds}
+    return {entry for entry in listed if entry not in known}
+
+
 def file_of(test: str) -> str:
     return test.split("::")[0]
 
@@ -81,5 +89,6 @@ def family_of(test: str) -> str:
 
 if __name__ == "__main__":
     times = measured(sys.argv[1])
-    for name, listed in (("slow.txt", slow(times)), ("weekly.txt", weekly(times, killers(HERE / "mutations")))):
-        (HERE / name).write_text("".join(f"{entry}\n" for entry in listed))
+    for name, chosen in (("slow.txt", slow(times)), ("weekly.txt", weekly(times, killers(HERE / "mutations")))):
+        stay = unmeasured((HERE / name).read_text().splitlines(), times)
+        (HERE / name).write_text("".join(f"{entry}\n" for entry in sorted({*chosen, *stay})))
