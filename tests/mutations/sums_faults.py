@@ -7,6 +7,7 @@ ARRAYS = "tests/training/test_exact_sums.py"
 TENSORS = "tests/training/test_torch_exact_sums.py"
 TRAINING = "tests/training/test_exact_training.py"
 AUDIT = "tests/audit/test_invariance.py"
+SHARDS = "tests/training/test_exact_shards.py"
 
 FAULTS = [
     (
@@ -109,8 +110,8 @@ FAULTS = [
     ),
     (
         "training/torch/exact_sums.py",
-        "    return (exact > steps * steps) | (rounded > 2.0 * steps * steps)",
-        "    return exact > steps * steps",
+        "    return torch.where(rounded > 2.0 * steps * steps, int(CAP), exact)",
+        "    return exact",
         "a sum of squares modulo 2^64 passes for a small one",
         f"{TENSORS}::test_a_sum_of_squares_beyond_64_bits_is_no_small_one",
     ),
@@ -176,6 +177,66 @@ FAULTS = [
         "        number = ceil(ceil(len(batch) / self.world_size) / self.physical)",
         "an empty batch has no physical batch, and no step",
         f"{TRAINING}::test_a_step_without_examples_is_a_physical_batch_and_noise",
+    ),
+    (
+        "training/torch/exact_sums.py",
+        "    over = squares > left",
+        "    over = squares > steps * steps",
+        "the integers of every tensor may be as long as those of all together",
+        f"{SHARDS}::test_integers_that_do_not_fit_are_left_out",
+    ),
+    (
+        "training/torch/exact_sums.py",
+        "        _added([rows[over]], [total], scales[over], steps, -1)",
+        "        _added([rows[over]], [total], scales[over], steps, 0)",
+        "integers that do not fit stay in the sum",
+        f"{SHARDS}::test_integers_that_do_not_fit_are_left_out",
+    ),
+    (
+        "training/torch/exact_shards.py",
+        ".reshape(len(sample), -1)[:examples]",
+        ".reshape(len(sample), -1)",
+        "rows that fill up a physical batch count",
+        f"{SHARDS}::test_layer_by_layer_gives_the_same_whole_numbers",
+    ),
+    (
+        "training/torch/exact_shards.py",
+        "        for squares in self.squares[1:]:",
+        "        for squares in self.squares[2:]:",
+        "the norm leaves out a parameter",
+        f"{SHARDS}::test_layer_by_layer_gives_the_same_whole_numbers",
+    ),
+    (
+        "training/torch/exact_shards.py",
+        """        for parameter in self.params:
+            parameter.grad = None
+""",
+        """        for parameter in self.params[1:]:
+            parameter.grad = None
+""",
+        "a gradient that was not clipped stays where other optimizers find it",
+        f"{SHARDS}::test_gradients_without_noise_are_nowhere_after_a_backward_pass",
+    ),
+    (
+        "training/exact_sums.py",
+        "    return floor(steps / (1 + Fraction(float(rho))))",
+        "    return floor(steps / (1 + Fraction(float(rho)))) + 1",
+        "what is clipped and what others change are together up to a step too long",
+        f"{ARRAYS}::test_what_is_clipped_and_what_others_change_are_within_the_norm",
+    ),
+    (
+        "training/torch/exact.py",
+        "    return steps_within(steps[0], rho)",
+        "    return steps_within(steps[0], 0.0)",
+        "a stated change of the others is written down and not covered",
+        f"{TRAINING}::test_noise_covers_a_stated_change_of_the_others",
+    ),
+    (
+        "training/run.py",
+        '"batch_invariance" if rho is None else "change_of_others"',
+        '"batch_invariance"',
+        "a record promises what the caller said does not hold",
+        f"{TRAINING}::test_noise_covers_a_stated_change_of_the_others",
     ),
     (
         "training/torch/invariance.py",

@@ -393,8 +393,8 @@ FAULTS = [
     ),
     (
         "training/torch/engine.py",
-        'unseen |= {"norms"} if self._optimizer.ghost else set()',
-        "unseen |= set()",
+        '            unseen |= {"norms"}',
+        "            unseen |= set()",
         "a record says that the rounding of the second backward pass was bounded",
         f"{NORMS}::test_the_record_says_how_norms_were_computed",
     ),

@@ -19,6 +19,8 @@ CLIP = 1.5
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=4), sampler=hs.Poisson(sampling_prob=0.02, steps=24), noise_multiplier=2.0
 )
+MANY = MECHANISM.model_copy(update={"sampler": hs.Poisson(sampling_prob=0.6, steps=24)})
+"""Batches of several physical batches on every process, for exact sums."""
 
 
 def whole(tensor: Any) -> Any:
@@ -26,14 +28,16 @@ def whole(tensor: Any) -> Any:
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def train(mesh: Any, scale: float, rows: Any = None) -> tuple[Any, Any, Any, Any]:
+def train(mesh: Any, scale: float, rows: Any = None, *, exact: bool = False) -> tuple[Any, Any, Any, Any]:
     """Weights after the run, all gradients times the divisor over the clipping norm, sizes of batches, and the engine.
 
-    With a mesh, the run is saved at step 9 and continued in a new engine with its rows elsewhere.
+    With a mesh, the run is saved at step 9 and continued in a new engine with its rows elsewhere. Without one and with
+    exact sums, gradients are by hooks, all of them in memory.
     """
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
-    data = TensorDataset(torch.randn(60, 6), torch.randint(3, (60,)))
+    size, mechanism = (60, MECHANISM) if not exact else (200, MANY)
+    data = TensorDataset(torch.randn(size, 6), torch.randint(3, (size,)))
     model: Any = torch.nn.Sequential(torch.nn.Linear(6, 40), torch.nn.Tanh(), torch.nn.Linear(40, 3))
     if mesh is not None:
         for layer in (model[0], model[2]):
@@ -41,16 +45,17 @@ def train(mesh: Any, scale: float, rows: Any = None) -> tuple[Any, Any, Any, Any
         model = fully_shard(model, mesh=mesh)
 
     def private(rows: Any) -> Any:
-        engine = hs.torch.PrivacyEngine(MECHANISM, rng=np.random.default_rng(3), rows=rows)
+        whole_numbers: dict[str, Any] = {"exact": True, "physical_batch_size": 32} if exact else {}
+        engine = hs.torch.PrivacyEngine(mechanism, rng=np.random.default_rng(3), rows=rows, **whole_numbers)
         made = engine.make_private(
             module=model,
             optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
             data_loader=DataLoader(data),
             max_grad_norm=CLIP,
             criterion=torch.nn.CrossEntropyLoss(),
-            grad_sample_mode="ghost" if mesh is None else "ghost_fsdp",
+            grad_sample_mode=("hooks" if exact else "ghost") if mesh is None else "ghost_fsdp",
         )
-        return engine, *made
+        return engine, *made[:2], made[2] if len(made) == 4 else torch.nn.CrossEntropyLoss(), made[-1]
 
     engine, wrapped, optimizer, criterion, loader = private(rows)
     gradients: list[Any] = []
@@ -63,7 +68,8 @@ def train(mesh: Any, scale: float, rows: Any = None) -> tuple[Any, Any, Any, Any
                 (criterion(wrapped(x), y) * scale).backward()
                 optimizer.step()
                 sizes.append(len(x))
-                gradients.append(torch.cat([whole(p.grad).reshape(-1) for p in optimizer.params]).double().numpy())
+                if engine.run.step > len(gradients):
+                    gradients.append(torch.cat([whole(p.grad).reshape(-1) for p in optimizer.params]).double().numpy())
                 if engine.run.step == last:
                     break
 
@@ -85,8 +91,10 @@ def main() -> None:
     mesh = init_device_mesh("cpu", (2,))
     weights, _, sizes, engine = train(mesh, 1.0)
     _, noise, _, _ = train(mesh, 0.0)
-    np.savez(Path(folder) / f"{rank}.npz", weights=weights, noise=noise, sizes=sizes)
+    exact, sums, _, exact_engine = train(mesh, 1.0, exact=True)
+    np.savez(Path(folder) / f"{rank}.npz", weights=weights, noise=noise, sizes=sizes, exact=exact, sums=sums)
     engine.record().save(Path(folder) / f"{rank}.json")
+    exact_engine.record().save(Path(folder) / f"exact-{rank}.json")
     distributed.destroy_process_group()
 
 

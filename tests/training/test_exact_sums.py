@@ -22,6 +22,7 @@ from hockeystick.training.exact_sums import (
     margin,
     scale_of,
     squared_norms,
+    steps_within,
 )
 
 STEPS = st.sampled_from([1, 2, 1000, 2**20, 2**26 + 1, MOST_STEPS]) | st.integers(1, MOST_STEPS)
@@ -187,6 +188,19 @@ def test_layers_together_have_the_norm(norms, steps):
     assert sum(one * one for one in of_layers) <= steps * steps
     share = steps / sum(norm * norm for norm in norms) ** 0.5
     assert all(norm * share * (1 - 1e-12) - 1 <= one for one, norm in zip(of_layers, norms, strict=True))
+
+
+@given(STEPS, st.sampled_from([0.0, 5e-324, 2.0**-60, 1e-3, 1.0 / 3.0, 1.0]) | st.floats(0.0, 1.0))
+def test_what_is_clipped_and_what_others_change_are_within_the_norm(steps, rho):
+    own = steps_within(steps, rho)
+    assert own * (1 + Fraction(rho)) <= steps < (own + 1) * (1 + Fraction(rho))
+    assert steps_within(steps, 0) == steps
+
+
+@pytest.mark.parametrize("rho", [-1e-9, 1.1, float("nan"), True, "0.1"])
+def test_a_stated_change_is_a_part_of_the_norm(rho):
+    with pytest.raises(InvalidInputError, match="'rho' argument must be a number from 0 to 1"):
+        steps_within(1000, rho)
 
 
 def test_a_layer_alone_has_its_own_norm():

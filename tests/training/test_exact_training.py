@@ -1,6 +1,8 @@
 """Training with exact sums: whole numbers from clipping to noise, whatever the physical batches."""
 
+import json
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -83,20 +85,21 @@ def gradients_of(engine, model, optimizer, loader, on_batch=lambda x: None, part
     return np.array(rows)
 
 
-def expected(data=DATA, layers=None, divisor=1.0, mechanism=MECHANISM):
+def expected(data=DATA, layers=None, divisor=1.0, mechanism=MECHANISM, rho=0.0):
     """The same from whole numbers by numpy: sums of examples, the noise of a twin, and one division."""
     twin = Run(mechanism, num_examples=40, shape=7, rng=np.random.default_rng(0))
+    steps = int(twin.norm_steps / (1 + Fraction(rho)))
     rows = []
     for batch in twin.batches():
         examples = data[batch]
         if layers is None:
-            [total] = exact_sum(examples, CLIP, twin.norm_steps) if len(batch) else [np.zeros(7, np.int64)]
+            [total] = exact_sum(examples, CLIP, steps) if len(batch) else [np.zeros(7, np.int64)]
         else:
             total = np.zeros(7, np.int64)
             for example in examples:
-                total += by_layers(example, layers, twin.norm_steps)
+                total += by_layers(example, layers, steps)
         noisy = (total + twin.noise(batch)).astype(np.float64)
-        rows.append((noisy * (CLIP / (twin.norm_steps * divisor))).astype(np.float32))
+        rows.append((noisy * (CLIP / (steps * divisor))).astype(np.float32))
     return np.array(rows)
 
 
@@ -315,11 +318,46 @@ def test_an_audit_of_the_model_is_in_the_record():
             InvalidInputError, match=f"must be an audit with batch={size} and grad_sample_mode='{mode}'"
         ):
             classifier(engine_of(physical_batch_size=size, invariance=found), grad_sample_mode=mode)
-    with pytest.raises(InvalidInputError, match=r"must be what hockeystick.audit.invariance returned"):
-        classifier(engine_of(invariance=True))
+    for wrong in (True, -0.1, 1.5, float("nan"), "0.1"):
+        with pytest.raises(InvalidInputError, match=r"must be what hockeystick.audit.invariance returned, or a number"):
+            classifier(engine_of(invariance=wrong))
     changed = found.model_copy(update={"layers": (found.layers[0].model_copy(update={"changed": 1, "change": 1e-3}),)})
     with pytest.raises(UnsupportedError, match=r"depend on the other examples of a batch, by 0\.001 of the norm"):
         classifier(engine_of(invariance=changed))
+
+
+@pytest.mark.parametrize("rho", [1e-3, 0.25, 1])
+def test_noise_covers_a_stated_change_of_the_others(rho, tmp_path):
+    """As many whole numbers of noise, for gradients that are clipped to a norm of fewer of them."""
+    engine = engine_of(physical_batch_size=5, invariance=rho)
+    assert np.array_equal(gradients_of(engine, *made(engine)), expected(rho=rho))
+    engine.record(engine.certificate(1e-5, method="gaussian")).save(tmp_path / "run.json")
+    record = RunRecord.load(tmp_path / "run.json")
+    assert record.rho == rho
+    assert "change_of_others" in record.asserted
+    assert "batch_invariance" not in record.asserted
+    assert f"rho         {record.rho!r} of the clipping norm" in str(record)
+    assert "the whole numbers of all others together changed by at most" in record.about("invariance")[1]
+    assert record.certificate.mechanism.sigma == MECHANISM.sigma
+
+
+def test_a_run_is_resumed_with_the_same_stated_change(tmp_path):
+    first, path = engine_of(physical_batch_size=4, invariance=0.5), tmp_path / "state.pt"
+    train(first, *classifier(first), path=path, until=3)
+    second = engine_of(physical_batch_size=4)
+    model, optimizer, _ = classifier(second)
+    with pytest.raises(InvalidInputError, match="'invariance' argument must be that of the saved run, whose clipping"):
+        second.load_checkpoint(path=path, module=model, optimizer=optimizer)
+
+
+def test_a_record_has_a_rho_where_it_is_about_exact_sums_alone():
+    plain = Run(MECHANISM.model_copy(update={"exact": False}), num_examples=40, shape=7)
+    with pytest.raises(InvalidInputError, match="'rho' field must be given for exact sums"):
+        plain.record(rho=0.1)
+    record = Run(MECHANISM, num_examples=40, shape=7).record()
+    assert "rho" not in record.model_dump(mode="json")  # records of before there was one keep their digests
+    with pytest.raises(InvalidInputError, match="'rho' field must be given for exact sums"):
+        RunRecord.parse_json(json.dumps(record.model_dump(mode="json") | {"rho": 0.1}), "record")
 
 
 @pytest.mark.parametrize("left_out", [{0}, {1}, {3, 4}])

@@ -23,20 +23,27 @@ SCRIPT = Path(__file__).parent / "fsdp_training.py"
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 
-def test_two_shards_are_one_run(tmp_path, monkeypatch):
-    """The noise bit for bit, the weights but for rounding, and a checkpoint in the middle changes neither."""
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    from fsdp_training import train
-
+@pytest.fixture(scope="module")
+def left(tmp_path_factory):
+    """The folder with what two processes left."""
+    folder = tmp_path_factory.mktemp("shards")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    commands = [[sys.executable, SCRIPT, tmp_path, str(port), str(rank)] for rank in (0, 1)]
+    commands = [[sys.executable, SCRIPT, folder, str(port), str(rank)] for rank in (0, 1)]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
     for process in processes:
         said = process.communicate(timeout=200)[1]
         assert process.returncode == 0, said
-    first, second = (np.load(tmp_path / f"{rank}.npz") for rank in (0, 1))
+    return folder
+
+
+def test_two_shards_are_one_run(left, monkeypatch):
+    """The noise bit for bit, the weights but for rounding, and a checkpoint in the middle changes neither."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    from fsdp_training import train
+
+    first, second = (np.load(left / f"{rank}.npz") for rank in (0, 1))
     weights, _, sizes, engine = train(None, 1.0)
     assert np.array_equal(first["sizes"] + second["sizes"], sizes)
     assert np.any((first["sizes"] == 0) != (second["sizes"] == 0))
@@ -45,9 +52,24 @@ def test_two_shards_are_one_run(tmp_path, monkeypatch):
     _, noise, _, _ = train(None, 0.0)  # without gradients, nothing but noise reaches p.grad
     assert np.array_equal(first["noise"], noise)  # the halves of both ranks are exact
     assert np.array_equal(second["noise"], noise)
-    records = [RunRecord.load(tmp_path / f"{rank}.json") for rank in (0, 1)]
+    records = [RunRecord.load(left / f"{rank}.json") for rank in (0, 1)]
     assert records[0].commitment == records[1].commitment == engine.record().commitment
     assert all("one_noise_row_a_step" in record.checked for record in records)
+
+
+def test_whole_numbers_of_two_shards_are_those_of_one_process(left, monkeypatch):
+    """Not a bit differs, of any step, from gradients that are all in memory; resumed in the middle too."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    from fsdp_training import train
+
+    weights, sums, _, engine = train(None, 1.0, exact=True)
+    for rank in (0, 1):
+        own, record = np.load(left / f"{rank}.npz"), RunRecord.load(left / f"exact-{rank}.json")
+        assert np.array_equal(own["exact"], weights)
+        assert np.array_equal(own["sums"], sums)
+        assert record.commitment == engine.record().commitment
+        assert record.resumed == 1
+        assert {"exact_sums", "one_shape", "norms"} <= set(record.checked)
 
 
 def of_three(parameters, monkeypatch):

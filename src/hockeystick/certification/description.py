@@ -59,7 +59,8 @@ NUMBERS = (
 """The fields that the others follow from."""
 INVARIANCE = (
     "Compute the gradients in physical batches of one fixed shape, sequence length included, in which no bit of an "
-    "example's gradient depends on its place or on the other examples (hockeystick.audit.invariance tests it)."
+    "example's gradient depends on its place or on the other examples (hockeystick.audit.invariance tests it); or "
+    "state by how much the others' change, so that the noise covers it."
 )
 SECRECY = "Keep the draws of batches and noise secret, and use them for this run only."
 _LOWER_END = (
@@ -308,7 +309,8 @@ def bits(mechanism: Mechanism) -> Bits | None:
         assumed=(
             "The words of the noise's generator are uniform, independent and secret.",
             "The batches are drawn from their law; samplers compare random numbers in floating point.",
-            "The whole numbers of an example depend on that example and on what was released alone (invariance).",
+            "The whole numbers of an example depend on that example and on what was released alone, or the noise "
+            "covers a stated bound on what else changes (invariance).",
         ),
         not_covered=("How long a step takes, which says a little about the noise.",),
         lower_end=_LOWER_END if mechanism.matrix.rows == mechanism.matrix.steps else _LOWER_END_OF_TREES,

@@ -10,7 +10,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hockeystick.training.adaptive import IndependentAdam, ScaledAdam, clipped, noise_variance
-    from hockeystick.training.exact_sums import exact_sum
+    from hockeystick.training.exact_sums import exact_sum, steps_within
     from hockeystick.training.record import Check, RunRecord, Status
     from hockeystick.training.run import Run
 
@@ -24,6 +24,7 @@ _HOMES = {
     "clipped": "adaptive",
     "exact_sum": "exact_sums",
     "noise_variance": "adaptive",
+    "steps_within": "exact_sums",
 }
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "clipped",
     "exact_sum",
     "noise_variance",
+    "steps_within",
 ]
 
 

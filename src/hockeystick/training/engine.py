@@ -75,6 +75,11 @@ class Engine:
         return ()
 
     @property
+    def rho(self) -> float | None:
+        """How much of the clipping norm other examples' whole numbers may change by; None where nothing was stated."""
+        return None
+
+    @property
     def run(self) -> Run:
         """The run; raises InvalidInputError before ``make_private``."""
         if self._run is None:
@@ -210,5 +215,8 @@ class Engine:
     def record(self, certificate: Certificate | None = None, *, stopped_without_looking: bool = False) -> RunRecord:
         """The record of the run; see :meth:`hockeystick.training.Run.record`."""
         return self.run.record(
-            certificate, stopped_without_looking=stopped_without_looking, also_checked=self.also_checked
+            certificate,
+            stopped_without_looking=stopped_without_looking,
+            also_checked=self.also_checked,
+            rho=self.rho,
         )

@@ -16,7 +16,7 @@ A gradient that is not finite, or whose squares are too large for float64, count
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import repeat
-from math import isqrt
+from math import floor, isqrt
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,26 @@ def refuse_exact(exact: bool, what: str) -> None:
             f"{what} sums gradients in floating point, and the noise of an exact mechanism is in whole numbers: use "
             "hockeystick.torch.PrivacyEngine, or hockeystick.training.exact_sum in a loop of your own."
         )
+
+
+def steps_within(steps: int, rho: float) -> int:
+    """The grid steps that gradients are clipped to where the integers of all others change by up to rho of that.
+
+    >>> steps_within(1024, 0.001)
+    1022
+
+    The most whole steps that are at most ``steps`` when they are multiplied by ``1 + rho``, in rational arithmetic. So
+    the steps of a clipping norm get coarser, and the noise, which is in steps, ``1 + rho`` times as large.
+
+    Args:
+        steps: K, of the noise (``Run.norm_steps``).
+        rho: from 0 to 1.
+
+    Raises: InvalidInputError for a rho out of range.
+    """
+    if isinstance(rho, bool) or not isinstance(rho, int | float | np.floating) or not 0.0 <= rho <= 1.0:
+        raise InvalidInputError(f"The 'rho' argument must be a number from 0 to 1. Got {shortened(rho)} instead.")
+    return floor(steps / (1 + Fraction(float(rho))))
 
 
 def layer_steps(clip_norms: Sequence[float], steps: int) -> list[int]:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -13,7 +13,7 @@ from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.files import MAX_CLAIM_BYTES, json_object, read_small_file, write_atomically
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import SAMPLERS
-from hockeystick.spec import Count, Spec
+from hockeystick.spec import Count, Extended, Spec
 
 MAX_RECORD_BYTES = 1 << 21
 Word = Annotated[str, Field(pattern="^[a-z0-9_]{1,40}$")]
@@ -57,6 +57,10 @@ MEANINGS = SAMPLING | {
         "The bits of an example's gradient depended on the weights and on the example alone, and not on the other "
         "examples of its physical batch."
     ),
+    "change_of_others": (
+        "When one example is left out of a step, the whole numbers of all others together changed by at most "
+        "the stated rho of the clipping norm, and gradients were clipped so that the noise covers 1 + rho of it."
+    ),
     "invariance_audited": (
         "An audit of the model computed the gradient of an example at every place of a physical batch of that size, "
         "beside other examples, and no bit changed."
@@ -75,13 +79,13 @@ ABOUT = {
         *("one_noise_row_a_step", "noise_is_added", "clipping", "norms", "clipping_norm", "finite_gradients"),
         *("exact_sums", "random_numbers"),
     ),
-    "invariance": ("one_shape", "invariance_audited", "batch_invariance"),
+    "invariance": ("one_shape", "invariance_audited", "batch_invariance", "change_of_others"),
     "normaliser": ("public_normaliser",),
     "secrecy": ("secrecy",),
 }
 """The promises that an assumption of a certificate comes down to, by its name."""
-EXACTLY = ("exact_sums", "one_shape", "batch_invariance")
-"""What a run with exact noise rests on besides."""
+EXACTLY = ("exact_sums", "one_shape")
+"""What a run with exact noise rests on besides, together with what its gradients depend on."""
 BEYOND = ("same_data", "random_numbers", "repeated_steps_repeat")
 """What no run can check. It is named beside what was checked."""
 
@@ -111,7 +115,7 @@ class Check(Spec):
         return self
 
 
-class RunRecord(Spec):
+class RunRecord(Extended):
     """What a run executed, what of it was checked, and the certificate that covers it.
 
     Attributes:
@@ -122,12 +126,16 @@ class RunRecord(Spec):
         resumed: how often the run continued from a saved state.
         expected_batch_size: the public normaliser.
         noise, noise_dtype: generator and type of the noise; None where another process added it.
+        rho: by how much of the clipping norm the whole numbers of all other examples may change with one of them, where
+            that was stated, and the noise covers it; None elsewhere.
         checks: the promises; see ``MEANINGS``.
         commitment: last link of the chain of commitments to the batches. It gives nothing about them away without the
             key in the run's state, with which an auditor can recompute it.
         certificate: of the planned mechanism, or of the executed steps; None where there is none, as after a violation.
         digest: SHA-256 of the rest. It shows accidents and naive edits; it is not a signature.
     """
+
+    LATER: ClassVar[frozenset[str]] = frozenset({"rho"})
 
     format: Literal["hockeystick-run/1"] = "hockeystick-run/1"
     hockeystick_version: Annotated[str, Field(pattern=r"^[0-9A-Za-z.+_-]{1,40}$")]
@@ -139,6 +147,7 @@ class RunRecord(Spec):
     expected_batch_size: Annotated[float, Field(gt=0.0)]
     noise: Word | None
     noise_dtype: Word | None
+    rho: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     checks: tuple[Check, ...]
     commitment: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     certificate: Certificate | None = None
@@ -165,6 +174,14 @@ class RunRecord(Spec):
             raise InvalidInputError(
                 f"The 'noise_dtype' field must be 'int32' for an exact mechanism, and for no other. "
                 f"Got {self.noise_dtype!r} instead"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _rho_is_about_a_promise(self) -> Self:
+        if (self.rho is not None) != any(one.name == "change_of_others" for one in self.checks):
+            raise InvalidInputError(
+                "The 'rho' field must be given for exact sums whose integers change with others, and for them only"
             )
         return self
 
@@ -258,6 +275,8 @@ class RunRecord(Spec):
             lines.append("NO CERTIFICATE: the run broke a promise")
         elif self.certificate is None:
             lines.append("no certificate was given")
+        if self.rho is not None:
+            lines.append(f"  rho         {self.rho!r} of the clipping norm, which the noise covers")
         if self.refused_steps:
             lines.append(f"  refused     {self.refused_steps} step(s) past the plan")
         for status in (Status.VIOLATED, Status.CHECKED, Status.ASSERTED):

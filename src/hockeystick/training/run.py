@@ -325,6 +325,7 @@ class Run:
         *,
         stopped_without_looking: bool = False,
         also_checked: tuple[str, ...] = (),
+        rho: float | None = None,
     ) -> RunRecord:
         """What was executed, checked, taken on trust or violated, together with the certificate that covers it.
 
@@ -334,20 +335,20 @@ class Run:
             stopped_without_looking: the caller's word that the number of steps depends on neither the data nor
                 anything that was trained on them.
             also_checked: promises that the caller's framework checked, of those that are otherwise taken on trust.
+            rho: of exact sums whose integers change with other examples, by at most this part of the clipping norm, all
+                together; gradients were clipped to :func:`hockeystick.training.steps_within` of ``norm_steps``.
 
-        Raises: InvalidInputError for a certificate of another mechanism, or one of :meth:`executed` without that word.
+        Raises: InvalidInputError for a certificate of another mechanism, one of :meth:`executed` without that word, and
+        a rho of a run in floating point.
         """
         if certificate is not None and certificate.mechanism != self._mechanism.pinned():
             check_early_stop(certificate, self.executed(), stopped_without_looking)
-        checked = [
-            "steps_in_order",
-            "one_noise_row_a_step",
-            "number_of_examples",
-            *self._promises.meanings,
-            *also_checked,
-        ]
+        checked = ["steps_in_order", "one_noise_row_a_step", "number_of_examples"]
+        checked += [*self._promises.meanings, *also_checked]
         asserted = ["clipping", "norms", "noise_is_added", "public_normaliser"]
-        asserted += ["same_data", "secrecy", "random_numbers", *(EXACTLY if self._mechanism.exact else ())]
+        asserted += ["same_data", "secrecy", "random_numbers"]
+        if self._mechanism.exact:
+            asserted += [*EXACTLY, "batch_invariance" if rho is None else "change_of_others"]
         (checked if self._by_examples else asserted).append("examples_of_the_batch")
         if not self._by_examples:
             asserted.append("batches_in_step")
@@ -371,6 +372,7 @@ class Run:
             expected_batch_size=self.expected_batch_size,
             noise=None if self._noise is None else self._noise.source,
             noise_dtype=None if self._noise is None else self._noise.dtype.name,
+            rho=rho,
             checks=(*(check for check in checks if check.name not in broken), *self._violations),
             commitment=self._chain.head.hex(),
             certificate=None if self._violations else certificate,

@@ -34,8 +34,9 @@ from hockeystick.training.torch.adaptive import check_clipping, noisy_parameters
 from hockeystick.training.torch.adaptive_clipping import check_adaptive_clipping
 from hockeystick.training.torch.collation import CollateWithEmpty
 from hockeystick.training.torch.device_rows import placed
-from hockeystick.training.torch.exact import check_exact, check_invariance, rows_of
-from hockeystick.training.torch.ghost import ghost_model
+from hockeystick.training.torch.exact import check_exact, check_invariance, clipping_steps, rows_of
+from hockeystick.training.torch.exact_shards import EXACT_CLASSES, ExactCriterion
+from hockeystick.training.torch.ghost import CLASSES, ghost_model
 from hockeystick.training.torch.guards import (
     GhostCriterion,
     check_clip_norm,
@@ -122,7 +123,9 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         exact: whether sums and noise are in whole numbers; as the plan says by default.
         physical_batch_size: rows of a physical batch of exact sums, on every process; by default the batch size where
             it is fixed, else a quarter of the expected one, up to the next multiple of 32.
-        invariance: of the model at that size, from :func:`hockeystick.audit.invariance`, for the record.
+        invariance: of the model at that size, from :func:`hockeystick.audit.invariance`, for the record; or a number
+            rho, by how much of the clipping norm the integers of all others change with one example: the noise covers
+            it, as it is ``1 + rho`` times as large.
 
     Raises: InvalidInputError for what is neither a Plan nor a Mechanism, for one beside what makes another, for an
     accountant that Opacus has not, and for ``exact=False`` beside a plan that is exact.
@@ -144,7 +147,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         rows: Rows | None = None,
         exact: bool | None = None,
         physical_batch_size: int | None = None,
-        invariance: Invariance | None = None,
+        invariance: Invariance | float | None = None,
     ) -> None:
         self._exact, self._physical, self._invariance = exact, physical_batch_size, invariance
         super().__init__(plan)
@@ -268,7 +271,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         )
         made[1].attach(run, batches, made[0], self._names)
         if physical is not None:
-            made[1].sum_exactly(self._norm_steps(run), physical)
+            made[1].sum_exactly(clipping_steps(run, ranks, self.rho or 0.0), physical)
         self._run, self._optimizer = run, made[1]
         return made
 
@@ -286,14 +289,6 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         if self._invariance is not None:
             check_invariance(self._invariance, physical, grad_sample_mode)
         return physical
-
-    def _norm_steps(self, run: Run) -> int:
-        """Grid steps in a clipping norm, which the process that has the noise knows."""
-        steps = [run.norm_steps]
-        if self._ranks > 1:
-            distributed.broadcast_object_list(steps)
-        assert steps[0] is not None
-        return steps[0]
 
     _asked_target: Target | None = None
 
@@ -359,12 +354,16 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         first = distributed.get_rank() == 0
         return Run(self.mechanism, num_examples=num_examples, shape=shape if first else None, **options)
 
-    def _prepare_model(self, module: Any, *, grad_sample_mode: str = "hooks", **options: Any) -> Any:
+    def _prepare_model(
+        self, module: Any, *, grad_sample_mode: str = "hooks", wrap_model: bool = True, **options: Any
+    ) -> Any:
         """Opacus' model; for ghost clipping with norms whose error is proved."""
         if "ghost" not in grad_sample_mode:
+            options |= {"wrap_model": wrap_model}
             return super()._prepare_model(module, grad_sample_mode=grad_sample_mode, **options)
         self.validate(module=module, optimizer=None, data_loader=None)
-        return ghost_model(module, grad_sample_mode, **options)
+        kind = EXACT_CLASSES[wrap_model] if self.mechanism.exact else CLASSES[grad_sample_mode, wrap_model]
+        return ghost_model(kind, module, **options)
 
     def _prepare_data_loader(self, data_loader: Any, **options: Any) -> Any:
         """The loader of the run, in place of Opacus' Poisson loader."""
@@ -402,7 +401,8 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
     ) -> Any:
         """Opacus' criterion for ghost clipping, guarded."""
         del options
-        return GhostCriterion(module, optimizer, criterion, loss_reduction)
+        kind = ExactCriterion if self.mechanism.exact else GhostCriterion
+        return kind(module, optimizer, criterion, loss_reduction)
 
     def make_private_with_epsilon(
         self, *, target_epsilon: float, target_delta: float, epochs: float | None = None, **options: Any
@@ -453,12 +453,18 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         without norms where ghost clipping computes gradients again after their norms.
         """
         unseen = set() if self._optimizer.saw_batches else {"batches_in_step"}
-        unseen |= {"norms"} if self._optimizer.ghost else set()  # the second backward pass rounds by itself
+        if self._optimizer.ghost and not self.mechanism.exact:  # the second backward pass rounds by itself
+            unseen |= {"norms"}
         return (
             *(name for name in CHECKED if name not in unseen),
             *(("exact_sums", "one_shape") if self.mechanism.exact else ("finite_gradients",)),
-            *(("invariance_audited",) if self._invariance is not None else ()),
+            *(("invariance_audited",) if isinstance(self._invariance, Invariance) else ()),
         )
+
+    @property
+    def rho(self) -> float | None:
+        """The number that was given as ``invariance``."""
+        return self._invariance if isinstance(self._invariance, int | float) else None
 
     def save_checkpoint(self, *, path: Any, module: Any, optimizer: Any = None, **options: Any) -> None:
         """As Opacus does, with the run and torch's generators, whole or not at all; only the owner can read the file.

@@ -7,25 +7,31 @@ from typing import Any
 import torch
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
-from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.samplers.dealt import DealtPromises
 from hockeystick.samplers.fixed_size import FixedSizePromises
 from hockeystick.samplers.promises import Promises
-from hockeystick.training.exact_sums import check_steps, layer_steps, scale_of
+from hockeystick.training.exact_sums import check_steps, layer_steps, scale_of, steps_within
 from hockeystick.training.run import Run
 from hockeystick.training.torch.adaptive import Tensors
 from hockeystick.training.torch.exact_sums import add_clipped
 from hockeystick.training.torch.guards import give, parts_of
 from hockeystick.training.torch.invariance import Invariance, draws
 from hockeystick.training.torch.loader import BatchSampler, Piece
+from hockeystick.training.torch.shards import joined
 
 ROWS = "hockeystick_physical_batch_size"
 """The entry of an optimizer's state that holds the number of rows of its physical batches."""
+STEPS = "hockeystick_clipping_steps"
+"""The entry for the grid steps that gradients are clipped to."""
 PARTS = 4
 """Physical batches in a batch of expected size, by default, where sizes are random."""
 MULTIPLE = 32
 """Of which the rows are a multiple, by default: with fewer, or an odd number, some kernels on CPUs round the last rows
 in another way than the first (``docs/theory/exact-sums.md``)."""
+
+AUDITED = {"hooks": "hooks", "functorch": "functorch", "ghost_fsdp": "hooks"}
+"""The gradient modes of exact sums, with the one that an audit has to have tried."""
 
 
 class SumsExactly:
@@ -48,8 +54,10 @@ class SumsExactly:
     batches: BatchSampler
     model: torch.nn.Module
     noise: Any
+    sharded: bool
     _check_batch: Any
     _examples_of_all_ranks: Any
+    _sums: Any
 
     def sum_exactly(self, steps: int, rows: int) -> None:
         """Take K grid steps for a clipping norm, and physical batches of so many rows; after ``attach``."""
@@ -140,16 +148,17 @@ class SumsExactly:
         ``p.grad`` is the sum in clipping norms, times the clipping norm, over the public batch size.
         """
         self._check_batch()
-        totals = [parameter.summed_grad for parameter in self.params]
+        totals = [self._sums(parameter)["summed_grad"] for parameter in self.params]
         for total in totals:
             _check_processed_flag(total)
         rows = self.noise.borrow(self._examples_of_all_ranks())
         for at, (parameter, total) in enumerate(zip(self.params, totals, strict=True)):
             if rows is not None:
                 total.add_(rows[at])
-            if self.batches.world_size > 1:
+            if self.batches.world_size > 1 and not self.sharded:  # shards are of all processes already
                 torch.distributed.all_reduce(total)
-            give(parameter, total.double().mul_(self._step_of_mean()).to(parameter.dtype))
+            row = total.double().mul_(self._step_of_mean()).to(parameter.dtype)
+            give(parameter, joined(row, parameter).view_as(parameter))
             _mark_as_processed(total)
         self.examples = 0
 
@@ -165,17 +174,23 @@ class SumsExactly:
         """Nothing: whole numbers were added up over the processes."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state with the size of the physical batches: steps that are repeated have to have the same bits."""
-        return super().state_dict() | {ROWS: self.rows}  # type: ignore[misc]
+        """The state with what decides about bits, besides the plan: steps that are repeated have to have the same."""
+        return super().state_dict() | {ROWS: self.rows, STEPS: self.steps}  # type: ignore[misc]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue; raises InvalidInputError for the state of a run with other physical batches."""
+        """Continue; raises InvalidInputError for the state of a run with other physical batches, or another rho."""
+        if state_dict.get(STEPS) != self.steps:
+            raise InvalidInputError(
+                "The 'invariance' argument must be that of the saved run, whose clipping norm had "
+                f"{state_dict.get(STEPS)!r} grid steps. Got one that gives {self.steps} instead."
+            )
         if state_dict.get(ROWS) != self.rows:
             raise InvalidInputError(
                 f"The 'physical_batch_size' argument must be that of the saved run, {state_dict.get(ROWS)!r}, as "
                 f"steps that are repeated must have the same bits. Got {self.rows} instead."
             )
-        super().load_state_dict({name: part for name, part in state_dict.items() if name != ROWS})  # type: ignore[misc]
+        own = (ROWS, STEPS)
+        super().load_state_dict({name: part for name, part in state_dict.items() if name not in own})  # type: ignore[misc]
 
 
 def check_exact(module: torch.nn.Module, clipping: str, grad_sample_mode: str) -> None:
@@ -183,10 +198,10 @@ def check_exact(module: torch.nn.Module, clipping: str, grad_sample_mode: str) -
 
     A layer that draws random numbers by the place in the batch raises also when it is used later, as after ``train()``.
     """
-    if grad_sample_mode not in ("hooks", "functorch"):
+    if grad_sample_mode not in AUDITED:
         raise UnsupportedError(
             "Exact sums need the gradient of every example, and ghost clipping sums in floating point: use "
-            f"grad_sample_mode='hooks' or 'functorch'. Got {grad_sample_mode!r} instead."
+            f"grad_sample_mode='hooks' or 'functorch', or fully_shard. Got {grad_sample_mode!r} instead."
         )
     if clipping == "adaptive":
         raise UnsupportedError(
@@ -224,22 +239,36 @@ def rows_of(given: int | None, promises: Promises, world_size: int) -> int:
     return MULTIPLE * ceil(wanted / (world_size * MULTIPLE))
 
 
+def clipping_steps(run: Run, ranks: int, rho: float) -> int:
+    """The grid steps that gradients are clipped to; the process that has the noise knows those of a clipping norm."""
+    steps = [run.norm_steps]
+    if ranks > 1:
+        torch.distributed.broadcast_object_list(steps)
+    assert steps[0] is not None
+    return steps_within(steps[0], rho)
+
+
 def check_invariance(found: Any, rows: int, grad_sample_mode: str) -> None:
-    """Raise for an audit of something else than the run, or one that saw changes."""
+    """Raise for an audit of something else than the run, one that saw changes, and a rho out of range."""
+    if isinstance(found, int | float) and not isinstance(found, bool) and 0.0 <= found <= 1.0:
+        return
     if not isinstance(found, Invariance):
         raise InvalidInputError(
-            "The 'invariance' argument must be what hockeystick.audit.invariance returned. "
-            f"Got an object of type {type(found).__name__!r} instead."
+            "The 'invariance' argument must be what hockeystick.audit.invariance returned, or a number from 0 to 1. "
+            f"Got {shortened(found)} instead."
         )
-    if (found.batch, found.mode) != (rows, grad_sample_mode):
+    mode = AUDITED[grad_sample_mode]
+    if (found.batch, found.mode) != (rows, mode):
         raise InvalidInputError(
-            f"The 'invariance' argument must be an audit with batch={rows} and grad_sample_mode={grad_sample_mode!r}, "
+            f"The 'invariance' argument must be an audit with batch={rows} and grad_sample_mode={mode!r}, "
             f"as the run has. Got {found.batch} and {found.mode!r} instead."
         )
     if not found.invariant:
         raise UnsupportedError(
             f"The gradients of this model depend on the other examples of a batch, by {found.worst:.2g} of the norm or "
-            f"less in {found.layers[0].parameter!r}, so exact sums do not make a certificate cover its bits."
+            f"less in {found.layers[0].parameter!r}, so exact sums do not make a certificate cover its bits. Where the "
+            "change of the whole numbers of all others has a bound, give that, as a part of the clipping norm, as "
+            "'invariance'."
         )
 
 

@@ -11,7 +11,7 @@ import torch
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.training import exact_sums
-from hockeystick.training.exact_sums import LANES, RUN, lowered, margin, width_of
+from hockeystick.training.exact_sums import CAP, LANES, RUN, lowered, margin, width_of
 
 PIECE = 1 << 22
 """Numbers in float64 that are in memory at a time, as far as one example allows."""
@@ -55,7 +55,7 @@ def squared_norms(rows: torch.Tensor) -> torch.Tensor:
         raise UnsupportedError("Exact sums need float64, which devices of type 'mps' do not have; train on the CPU.")
     examples, numbers = rows.shape
     width, whole = min(LANES, width_of(numbers)), numbers // RUN
-    total = _lanes(rows[:, whole * RUN :].reshape(examples, 1, -1), width)[:, 0]
+    total = _lanes(rows[:, None, whole * RUN :], width)[:, 0]
     if whole:
         runs = [*_lanes(rows[:, : whole * RUN].reshape(examples, whole, RUN), width).unbind(1), total]
         total = runs[0]
@@ -85,20 +85,39 @@ def factors(squares: torch.Tensor, numbers: int, scale: float, steps: int) -> to
 def add_scaled(rows: Tensors, totals: Tensors, scales: torch.Tensor, steps: int) -> torch.Tensor:
     """As :func:`hockeystick.training.exact_sums.add_scaled`, with the same integers."""
     taken = scales.clone()
-    over = _added(rows, totals, taken, steps, 1)
+    squares = _added(rows, totals, taken, steps, 1)
     for share in lowered():  # by the proof none is needed, with the factors of this module
+        over = squares > steps * steps
         if not bool(over.any()):
             break
         again = [row[over.to(row.device)] for row in rows]
         _added(again, totals, taken[over], steps, -1)
         taken[over] *= share
-        longer = _added(again, totals, taken[over], steps, 1)
-        over = over.masked_scatter(over, longer)
+        squares[over] = _added(again, totals, taken[over], steps, 1)
     return taken
 
 
+def add_within(
+    rows: torch.Tensor, total: torch.Tensor, scales: torch.Tensor, steps: int, left: torch.Tensor
+) -> torch.Tensor:
+    """Add the integers of one tensor, but of no example whose squares are above what it has left; returns what is left.
+
+    Args:
+        rows: shape (examples, numbers), as are the gradients of a tensor; at least one example.
+        total: of int64, shape (numbers,).
+        scales: F of every example.
+        steps: K.
+        left: ``K^2`` less the squares of the integers that were added for the tensors before, shape (examples,).
+    """
+    squares = _added([rows], [total], scales, steps, 1)
+    over = squares > left
+    if bool(over.any()):  # by the proof never, where the gradients are those that the factors were made of
+        _added([rows[over]], [total], scales[over], steps, -1)
+    return torch.where(over, left, left - squares)
+
+
 def _added(rows: Tensors, totals: Tensors, scales: torch.Tensor, steps: int, sign: int) -> torch.Tensor:
-    """Add the integers, or take them away; whether those of an example have a norm above ``steps``.
+    """Add the integers, or take them away; the sum of their squares for every example, or ``2^61`` if it is larger.
 
     The sum of squares in float64 says whether the one in 64 bits is the true one, and not a remainder.
     """
@@ -115,4 +134,4 @@ def _added(rows: Tensors, totals: Tensors, scales: torch.Tensor, steps: int, sig
             squares = whole * whole
             exact += squares.sum(dim=1).to(exact.device)
             rounded += squares.double().sum(dim=1).to(rounded.device)
-    return (exact > steps * steps) | (rounded > 2.0 * steps * steps)
+    return torch.where(rounded > 2.0 * steps * steps, int(CAP), exact)

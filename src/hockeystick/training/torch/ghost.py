@@ -238,16 +238,16 @@ CLASSES: Mapping[tuple[str, bool], type[Any]] = {
 """The class for a gradient mode, and whether the model is to be wrapped."""
 
 
-def ghost_model(module: Any, grad_sample_mode: str, *, wrap_model: bool = True, **options: Any) -> Any:
+def ghost_model(kind: type[Any], module: Any, **options: Any) -> Any:
     """The model for ghost clipping, or the hooks on it; a model that was made here stays as it is.
 
     Args:
+        kind: one of ``CLASSES``, or of those of exact sums.
         module: to be trained, or what this function made of it.
-        grad_sample_mode, wrap_model, options: as Opacus' ``prepare_module`` has them.
+        options: as Opacus' ``prepare_module`` has them.
 
     Raises: InvalidInputError for a model that was wrapped in another way.
     """
-    kind = CLASSES[grad_sample_mode, wrap_model]
     if not isinstance(module, AbstractGradSampleModule):
         return kind(module, **options)
     for name in ("batch_first", "loss_reduction"):

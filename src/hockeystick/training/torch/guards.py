@@ -286,7 +286,7 @@ class GhostLoss(DPTensorFastGradientClipping):
                 "gradient of anything else would not be clipped. Use the optimizer's weight_decay for a penalty."
             )
         made = operation(other)
-        made.__class__ = GhostLoss
+        made.__class__ = type(self)
         return made
 
     def __add__(self, other: Any) -> Any:
@@ -311,8 +311,10 @@ class GhostLoss(DPTensorFastGradientClipping):
 class GhostCriterion(DPLossFastGradientClipping):
     """Opacus' criterion for ghost clipping, with losses that are guarded."""
 
+    LOSS: type[GhostLoss] = GhostLoss
+
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The loss of every example."""
         loss = super().__call__(*args, **options)
-        loss.__class__ = GhostLoss
+        loss.__class__ = self.LOSS
         return loss

@@ -15,6 +15,7 @@ from hockeystick.training.run import Run
 from hockeystick.training.torch.adaptive import AddsSquares, IndependentAdam, ScaledAdam, ScalesGradients
 from hockeystick.training.torch.adaptive_clipping import AdaptsNorm
 from hockeystick.training.torch.exact import SumsExactly
+from hockeystick.training.torch.exact_shards import SumsShards
 from hockeystick.training.torch.guards import (
     WIDE,
     add_no_examples,
@@ -149,14 +150,14 @@ class OnRun:
                 "on others; load the model's state of the same step as well."
             )
         self.saved_weights = ""
-        if not self.ghost:
-            missing = [p for p in self.params if getattr(p, "grad_sample", None) is None]
-            self._refuse(missing, "Per-sample gradients are missing; run the model, once, and its loss backward")
-            rows = self.check_numbers([sum(map(len, parts_of(p.grad_sample))) for p in self.trained])
-            self.examples += self._examples_in(rows)
-        else:
-            self.examples += self._check_ghost()
+        self.examples += self._check_ghost() if self.ghost else self._examples_in(self._check_samples())
         return super().pre_step(closure)  # type: ignore[misc]
+
+    def _check_samples(self) -> int:
+        """The number of per-sample gradients of every parameter."""
+        missing = [p for p in self.params if getattr(p, "grad_sample", None) is None]
+        self._refuse(missing, "Per-sample gradients are missing; run the model, once, and its loss backward")
+        return self.check_numbers([sum(map(len, parts_of(p.grad_sample))) for p in self.trained])
 
     def _examples_in(self, rows: int) -> int:
         """How many of the per-sample gradients are of examples: all of them."""
@@ -343,7 +344,7 @@ def on_run(base: type[Any], optimizer: torch.optim.Optimizer, clipping: str, *, 
     if clipping == "adaptive":
         changes = (AdaptsNorm,)
     if exact:
-        changes = (*changes, SumsExactly)
+        changes = (*changes, SumsShards if issubclass(base, FSDPOptimizerFastGradientClipping) else SumsExactly)
     return type(f"{base.__name__}OnRun", (*changes, OnRun, base), {})
 
 
