@@ -1,5 +1,6 @@
 """hockeystick audit: three audits of a plan, one object, and an exit code."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,8 @@ def test_what_is_refuted_ends_with_exit_code_1(small, monkeypatch):
     assert result.code == 1
     assert "does not do what is claimed" in result.out
     assert "claim about: mechanism" in result.complaint
+    found = json.loads(small(*FAST, "--part", "mechanism", "--json").out)  # one object, and nothing else
+    assert (found["refuted"], found["exit_code"], found["error"]) == (True, 1, result.complaint)
 
 
 @pytest.mark.parametrize(
@@ -282,3 +285,45 @@ def test_a_loop_that_is_not_deterministic_is_said_to_be_so(cli):
     result = cli("audit", "--replay", "loop.py")
     assert result.code == 1
     assert "The same data and seeds give another result the second time, from step 0 on" in result.out
+
+
+MODEL = """
+import torch
+print("a model")
+torch.manual_seed(0)
+MODEL = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+CRITERION, EXAMPLE, BATCH, SHAPES = torch.nn.CrossEntropyLoss(), (torch.ones(4), torch.tensor(2)), 32, [2]
+"""
+
+
+def test_the_bits_of_a_model_are_audited(cli):
+    pytest.importorskip("opacus", reason="needs torch and opacus")
+    Path("model.py").write_text(MODEL)
+    found = cli("audit", "--invariance", "model.py", "--json").json  # and nothing else on stdout
+    assert found["invariant"]
+    assert (found["batch"], found["mode"], found["worst"]) == (32, "hooks", 0.0)
+    assert [shape["examples"] for shape in found["shapes"]] == [2]
+    assert "No bit of the example's gradient changed" in cli("audit", "--invariance", "model.py").out
+    Path("model.py").write_text(f"{MODEL}GRAD_SAMPLE_MODE = 'functorch'\n")
+    assert cli("audit", "--invariance", "model.py", "--json").json["mode"] == "functorch"
+
+
+def test_bits_that_change_end_with_exit_code_1(cli):
+    pytest.importorskip("opacus", reason="needs torch and opacus")
+    Path("model.py").write_text(f"{MODEL}MODEL.append(torch.nn.Dropout(0.5))\n")
+    result = cli("audit", "--invariance", "model.py", "--json")
+    found = json.loads(result.out)  # one object, and nothing else
+    assert (result.code, found["exit_code"], found["invariant"]) == (1, 1, False)
+    assert found["dropout"] == ["3"]
+    assert "depends on its place or on the other examples" in found["error"]
+    assert found["error"] in result.err
+
+
+def test_what_has_no_bits_to_audit_is_named(cli):
+    cli.refuses("audit", "--invariance", "missing.py", says=["--invariance", "missing.py"])
+    Path("model.py").write_text("MODEL = BATCH = 1\n")
+    cli.refuses(
+        "audit", "--invariance", "model.py", says=["MODEL, CRITERION, EXAMPLE and BATCH", "CRITERION, EXAMPLE."]
+    )
+    cli.refuses("audit", "--invariance", "model.py", "--level", "0.1", says=["--level", "--invariance"])
+    cli.refuses("audit", "plan.toml", "--invariance", "model.py", says=["PLAN", "--invariance"])

@@ -1,14 +1,13 @@
 """hockeystick audit: test the sampler, the noise and the certificate of a plan, a run, or a training loop."""
 
-import sys
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hockeystick.cli import common
-from hockeystick.errors import HockeystickError, InvalidInputError, ViolationError, shortened
+from hockeystick.cli import common, say_failure
+from hockeystick.cli.scripts import of_script
+from hockeystick.errors import InvalidInputError, shortened
 
 if TYPE_CHECKING:
     from hockeystick.audit import Addendum, Verdict
@@ -63,6 +62,15 @@ def command(
             "--noise-multiplier and --level only.",
         ),
     ] = None,
+    invariance: Annotated[
+        str | None,
+        typer.Option(
+            "--invariance",
+            metavar="SCRIPT",
+            help="Compare the bits of the per-example gradients of the model in this Python file, which defines MODEL, "
+            "CRITERION, EXAMPLE and BATCH. It goes with --seed only.",
+        ),
+    ] = None,
     certificate: Annotated[
         str | None,
         typer.Option("--certificate", metavar="FILE", help="Audit this certificate; PLAN may then be left out."),
@@ -79,24 +87,30 @@ def command(
 ) -> None:
     """Test the sampler, the noise and the certificate of a plan.
 
-    The batches and the noise are drawn, and compared with what is claimed. With --replay or --rows, your own loop or
-    your own noise is tested instead. The exit code is 1 if the audit finds evidence against the claim.
+    The batches and the noise are drawn, and compared with what is claimed. With --replay, --rows or --invariance, your
+    own loop, noise or model is tested instead. The exit code is 1 if the audit finds evidence against the claim.
     """
     from hockeystick.audit.parts import audit_part
     from hockeystick.certification.issue import certify
     from hockeystick.plan import Plan
 
+    unused: dict[str, object] = {"--delta": delta, "--part": part, "--samples": samples, "--budget": budget}
+    start = None if seed is None else _whole("--seed", seed)
+    if invariance is not None:
+        others = {"--noise-multiplier": noise_multiplier, "--level": level, "--replay": replay, "--rows": rows}
+        others |= {"PLAN": plan, "--certificate": certificate, "--canaries": canaries, "--out": out}
+        _refuse_all(unused | others, "with --invariance, which is about a model alone")
+        _audit_invariance(invariance, start or 0, json)
+        return
     if plan is None and replay is None and certificate is None:
         raise InvalidInputError(
             "The PLAN argument is missing; give a plan, a certificate with --certificate, or a training loop with "
             "--replay."
         )
     _check_options(certificate, replay=replay, canaries=canaries, out=out, delta=delta, budget=budget)
-    unused = {"--delta": delta, "--part": part, "--samples": samples, "--budget": budget}
     if rows is not None:
         only = "with --rows, which audits the noise in a file"
         _refuse_all(unused | {"--seed": seed, "--replay": replay, "--certificate": certificate}, only)
-    start = None if seed is None else _whole("--seed", seed)
     if certificate is not None:
         if out is not None:
             common.check_output(out, plan, certificate, canaries)
@@ -118,9 +132,7 @@ def command(
     loaded = None if plan is None else Plan.load(plan)
     mechanism = None if loaded is None else common.mechanism_with_noise(loaded, noise_multiplier)
     if replay is not None:
-        with redirect_stdout(sys.stderr):  # whatever the script prints
-            verdict = _replayed(replay, mechanism, start or 0)
-        _report([verdict], json)
+        _report([_replayed(replay, mechanism, start or 0)], json)
         return
     assert loaded is not None  # checked above
     assert mechanism is not None
@@ -206,7 +218,7 @@ def _audit_certificate(
     out: str | None,
     json: bool,
 ) -> None:
-    """Audit a certificate, write the addendum and print it; raises ViolationError if it is refuted."""
+    """Audit a certificate, write the addendum and print it; ends with exit code 1 if it is refuted."""
     from hockeystick.audit import CanaryScores, addendum
 
     certificate, num_examples = claim
@@ -227,55 +239,83 @@ def _audit_certificate(
 
 
 def _report(verdicts: "list[Verdict]", json: bool, made: "Addendum | None" = None) -> None:
-    """Print the verdicts; raises ViolationError if one of them refutes its claim."""
+    """Print the verdicts, and end with exit code 1 if one of them refutes its claim."""
     refuted = [verdict.about for verdict in verdicts if verdict.refuted]
-    if json:
-        content = [verdict.model_dump(mode="json") for verdict in verdicts]
-        found: dict[str, Any] = {
-            "refuted": bool(refuted),
-            "level": sum(one.level for one in verdicts),
-            "verdicts": content,
-        }
-        if made is not None:
-            found |= {"certificate": made.certificate.digest, "digest": made.digest}
-            found |= {"checks": [check.model_dump(mode="json") for check in made.checks]}
-        common.emit_json(found)
+    content: dict[str, Any] = {
+        "refuted": bool(refuted),
+        "level": sum(one.level for one in verdicts),
+        "verdicts": [verdict.model_dump(mode="json") for verdict in verdicts],
+    }
+    if made is not None:
+        content |= {"certificate": made.certificate.digest, "digest": made.digest}
+        content |= {"checks": [check.model_dump(mode="json") for check in made.checks]}
+    _conclude(
+        f"The audit found evidence against the claim about: {', '.join(refuted)}." if refuted else None,
+        text="\n".join(map(str, verdicts)) if made is None else str(made),
+        content=content if json else None,
+    )
+
+
+def _conclude(complaint: str | None, *, text: str, content: dict[str, Any] | None) -> None:
+    """Print a text, or one object; a complaint ends the command with exit code 1, and is part of the object."""
+    if content is None:
+        common.emit(text)
     else:
-        common.emit("\n".join(map(str, verdicts)) if made is None else str(made))
-    if refuted:
-        raise ViolationError(f"The audit found evidence against the claim about: {', '.join(refuted)}.")
+        common.emit_json(content | ({} if complaint is None else {"error": complaint, "exit_code": 1}))
+    if complaint is not None:
+        say_failure(complaint, 1, as_json=False)
+        raise typer.Exit(1)
 
 
 def _replayed(script: str, mechanism: "Mechanism | None", seed: int) -> "Verdict":
     """The verdict on the training loop of a script, which is run."""
-    import runpy
-
     from hockeystick.audit import replay
-    from hockeystick.files import opened
 
-    with opened(script, f"'--replay' file {shortened(script)}"):
-        pass
-    try:
-        found = runpy.run_path(script)
-        missing = [name for name in ("train", "DATA", "NEIGHBOUR", "CLIP_NORM") if name not in found]
-        if missing:
-            raise InvalidInputError(
-                f"The '--replay' file must define train, DATA, NEIGHBOUR and CLIP_NORM. It lacks {', '.join(missing)}."
-            )
-        return replay(
-            found["train"],
-            found["DATA"],
-            found["NEIGHBOUR"],
-            clip_norm=found["CLIP_NORM"],
-            mechanism=found.get("MECHANISM", mechanism),
-            neighbours=found.get("NEIGHBOURS", "zero_out"),
+    verdict: Verdict = of_script(
+        "--replay",
+        script,
+        ("train", "DATA", "NEIGHBOUR", "CLIP_NORM"),
+        lambda defined: replay(
+            defined["train"],
+            defined["DATA"],
+            defined["NEIGHBOUR"],
+            clip_norm=defined["CLIP_NORM"],
+            mechanism=defined.get("MECHANISM", mechanism),
+            neighbours=defined.get("NEIGHBOURS", "zero_out"),
             seed=seed,
+        ),
+    )
+    return verdict
+
+
+def _audit_invariance(script: str, seed: int, json: bool) -> None:
+    """Audit the gradients of a script's model, and print what changed; ends with exit code 1 if anything did."""
+    from hockeystick.audit import invariance
+
+    chosen = {
+        "NEIGHBOURS": "neighbours",
+        "PLACES": "places",
+        "SHAPES": "shapes",
+        "GRAD_SAMPLE_MODE": "grad_sample_mode",
+        "LOSS_REDUCTION": "loss_reduction",
+    }
+    with common.working("auditing", None):
+        result = of_script(
+            "--invariance",
+            script,
+            ("MODEL", "CRITERION", "EXAMPLE", "BATCH"),
+            lambda defined: invariance(
+                defined["MODEL"],
+                defined["CRITERION"],
+                defined["EXAMPLE"],
+                batch=defined["BATCH"],
+                seed=seed,
+                **{argument: defined[name] for name, argument in chosen.items() if name in defined},
+            ),
         )
-    except HockeystickError:
-        raise
-    except (Exception, SystemExit) as error:  # a script that exits would look like an audit that passed
-        what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
-        raise InvalidInputError(f"The '--replay' file {shortened(script)} failed with {what}.") from error
+    content = {"invariant": result.invariant, "worst": result.worst} | result.model_dump(mode="json")
+    complaint = "The gradient of an example depends on its place or on the other examples of its batch."
+    _conclude(None if result.invariant else complaint, text=str(result), content=content if json else None)
 
 
 def _of_rows(path: str, mechanism: "Mechanism", level: float) -> "Verdict":
