@@ -23,8 +23,8 @@ from covering import killers
 LIMIT = 0.1
 LIMIT_OF_FASTEST = 2.0
 LIMIT_OF_WHOLE = 2.0
-KEPT = ("tests/conformance/", "tests/properties/", "tests/training/")
-"""Sandwiches of all kinds, and training with every framework: in whole runs however long they take."""
+KEPT = ("tests/conformance/", "tests/properties/", "tests/training/", "tests/test_docs.py")
+"""Sandwiches of all kinds, training with every framework, and what pages show: in whole runs however long they take."""
 HERE = Path(__file__).parent
 
 
