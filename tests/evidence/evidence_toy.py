@@ -17,7 +17,8 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.evidence import EvidenceStore
-from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.arrays import Array
+from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.runs import run_chunk
 from hockeystick.samples import Chunk, Node, Run
 from hockeystick.types import Direction, Side

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.arrays import Array
+from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.samples import Chunk, Node, Run
 from hockeystick.types import Direction, Side
 

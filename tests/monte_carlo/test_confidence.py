@@ -15,6 +15,7 @@ from scipy.stats import binom
 from toy_gaussian import GaussianProposal, exact_delta, node, run_of
 
 from hockeystick.errors import InvalidInputError
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.confidence import (
     LARGEST_BET,
     _best_fraction,
@@ -23,7 +24,6 @@ from hockeystick.monte_carlo.confidence import (
     betting_upper,
     samples_needed,
 )
-from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.runs import run_chunk
 from hockeystick.types import Side
 

@@ -10,9 +10,10 @@ from toy_gaussian import GaussianProposal, exact_delta, node, run_of
 
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, VerificationError
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.estimation import _nodes
 from hockeystick.monte_carlo.pilots import Pilots
-from hockeystick.monte_carlo.proposals import Array, Family
+from hockeystick.monte_carlo.proposals import Family
 from hockeystick.monte_carlo.runs import BLOCK, CELL, CELL_LIMIT, fingerprint, run_chunk, stream_generator
 from hockeystick.monte_carlo.statistics import Tally
 from hockeystick.monte_carlo.verification import check_run

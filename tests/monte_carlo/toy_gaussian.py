@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.arrays import Array
+from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.runs import MARGIN
 from hockeystick.samples import Node, Run
 from hockeystick.types import Direction, Side

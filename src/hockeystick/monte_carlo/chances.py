@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 from numba import njit
 
-from hockeystick.monte_carlo.proposals import Array
+from hockeystick.monte_carlo.arrays import Array
 
 
 def binomial(coins: int, prob: float) -> Array:

@@ -9,12 +9,11 @@ from collections.abc import Iterable
 from math import ceil, exp, expm1, inf, log, sqrt
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hockeystick.errors import InvalidInputError
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.types import Side
-
-Array = NDArray[np.float64]
 
 LARGEST_BET = 0.9
 """theta M of an upper bound stays below this: log(1 - theta Y) then loses at most four roundings to the product."""

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from hockeystick.monte_carlo.proposals import Array, Plain, rounded
+from hockeystick.monte_carlo.arrays import Array
+from hockeystick.monte_carlo.proposals import Plain, rounded
 from hockeystick.monte_carlo.weighing import lose
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_factor
 from hockeystick.types import Direction, Side

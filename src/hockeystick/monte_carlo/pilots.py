@@ -14,8 +14,9 @@ import numpy as np
 from hockeystick.deadline import Deadline
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.profile import smallest_epsilon
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.confidence import samples_needed
-from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.runs import generator
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.types import Side

@@ -6,15 +6,13 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hockeystick.bounds import Profile
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.monte_carlo.weight_bounds import exp_or_inf
+from hockeystick.monte_carlo.arrays import Array
+from hockeystick.monte_carlo.weight_bounds import bounded_exp
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.types import Direction, Side
-
-Array = NDArray[np.float64]
 
 
 def rounded(parameter: float) -> float:
@@ -97,7 +95,7 @@ class Proposal(ABC):
         Samples for upper bounds are read at a smaller epsilon.
         """
         read_at = max(epsilon - self.loss_error, 0.0) if side is Side.UPPER else epsilon
-        return self.weight_bound(read_at) * exp_or_inf(2.0 * self.loss_error)
+        return self.weight_bound(read_at) * bounded_exp(2.0 * self.loss_error)
 
     @abstractmethod
     def weight_bound(self, epsilon: float) -> float:

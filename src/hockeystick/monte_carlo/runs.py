@@ -6,9 +6,9 @@ from math import exp
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.proposals import Array, Family, Proposal
+from hockeystick.monte_carlo.arrays import Array, Integers
+from hockeystick.monte_carlo.proposals import Family, Proposal
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.samples import Chunk, Run
 from hockeystick.types import Side
@@ -125,7 +125,7 @@ def _reduce(
     return worst
 
 
-def _cells(log_weights: Array, losses: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _cells(log_weights: Array, losses: Array) -> tuple[Integers, Integers]:
     """The cells that were hit, as single numbers, and how often."""
     lost = np.isnan(losses) | np.isnan(log_weights)
     kept = (losses > 0.0) | lost

@@ -8,8 +8,8 @@ import numpy as np
 
 from hockeystick.bounds import Profile
 from hockeystick.errors import VerificationError
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.confidence import betting_lower, betting_upper
-from hockeystick.monte_carlo.proposals import Array
 from hockeystick.samples import Chunk, Run, misfit
 from hockeystick.types import Direction, Side
 

@@ -1,4 +1,4 @@
-"""Sums in logarithms, for compiled kernels."""
+"""Sums that lose little, for compiled kernels."""
 
 import numpy as np
 from numba import njit
@@ -8,3 +8,14 @@ from numba import njit
 def log_add(a: float, b: float) -> float:
     """``log(e^a + e^b)``; at most one of them is -inf."""
     return float(max(a, b) + np.log1p(np.exp(-abs(a - b))))
+
+
+@njit(cache=True, nogil=True)
+def added(total: float, lost: float, term: float) -> tuple[float, float]:
+    """A sum with one term more, and what it has lost to rounding so far.
+
+    Kahan's summation: the error does not grow with the number of terms.
+    """
+    term -= lost
+    grown = total + term
+    return grown, (grown - total) - term

@@ -11,9 +11,9 @@ from math import log, log1p
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.arrays import Array, Flags
+from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.weight_bounds import ENDLESS, bounded_exp, log_power_bound
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
@@ -138,7 +138,7 @@ class LowerBounds(Proposal):
         weigh(drawn[:, 0], ((1.0 - BELOW_SHARE, drawn[:, 1]), (BELOW_SHARE, drawn[:, 2])), log_weights, losses)
 
 
-def stand_for_others(rest: NDArray[np.bool_], log_rest: float, log_weights: Array, losses: Array) -> None:
+def stand_for_others(rest: Flags, log_rest: float, log_weights: Array, losses: Array) -> None:
     """Let some samples stand for what is left out, with the weight ``e^log_rest``; the others are fewer."""
     log_weights -= log1p(-OTHER_SHARE)
     log_weights[rest] = log_rest

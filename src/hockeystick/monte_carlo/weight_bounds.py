@@ -24,11 +24,6 @@ def bounded_exp(exponent: float) -> float:
     return exp(max(exponent, -LARGEST_EXPONENT)) if exponent < LARGEST_EXPONENT else inf
 
 
-def exp_or_inf(exponent: float) -> float:
-    """``e^exponent``, or infinity where doubles end."""
-    return exp(exponent) if exponent < 700.0 else inf
-
-
 def largest_of_power(epsilon: float, power: float, log_norm: float, share: float, copies: int = 1) -> float:
     """M of a product of ``copies`` mixtures, each with a weight of at most h(l) at its own loss l.
 

@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.monte_carlo.allocations.kernels import draw_copies, draw_outputs
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.moved import Moved, best_beta
-from hockeystick.monte_carlo.proposals import Array, Family, Naive, Plain, Proposal
+from hockeystick.monte_carlo.proposals import Family, Naive, Plain, Proposal
 from hockeystick.monte_carlo.weighing import weigh
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, largest_of_power
 from hockeystick.pairs.averaged_steps import AveragedSteps

@@ -8,12 +8,11 @@ Proof: docs/theory/monte-carlo/allocations.md.
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.arrays import Array, Integers
+from hockeystick.monte_carlo.sums import added
 from hockeystick.monte_carlo.weight_bounds import ENDLESS
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Sizes = tuple[int, int, int]
 
 LEAST_MASS = 1e-250
@@ -197,10 +196,7 @@ def log_ratio(y: Array, visits: int, sigma: float, masses: Array) -> float:
         for count in range(min(step + 1, visits), 0, -1):
             masses[count] = without * masses[count] + with_it * masses[count - 1]
         masses[0] *= without
-        term = np.log1p(odds) - lost
-        grown = total + term
-        lost = (grown - total) - term
-        total = grown
+        total, lost = added(total, lost, np.log1p(odds))
     if not masses[visits] > LEAST_MASS:
         return float(np.nan)
     ways = 0.0

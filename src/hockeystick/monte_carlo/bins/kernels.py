@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from hockeystick.monte_carlo.arrays import Array, Integers
+from hockeystick.monte_carlo.sums import log_add
 
 LANES = 64
 """Samples in a block: its normals and exponents stay in the cache for a hundred bins."""
@@ -28,7 +27,7 @@ class Means(NamedTuple):
     """
 
     factor: Array
-    spans: Indices
+    spans: Integers
     half: Array
 
 
@@ -116,7 +115,7 @@ def draw_balls(
             if share > 0.0:
                 meetings = 0.5 * _square(shift) - own
                 log_density = log_concentration(focused, spread, tuples, work) - meetings
-                weights[s] = -_log_add(log(1.0 - share) - log_growth, log(share) + log_density)
+                weights[s] = -log_add(log(1.0 - share) - log_growth, log(share) + log_density)
             else:
                 weights[s] = log_growth
         multiply(factor, spans, z, u)
@@ -127,7 +126,7 @@ def draw_balls(
 
 
 @njit(cache=True, nogil=True)
-def sequential_tuple(rng: np.random.Generator, growth: Array, tuples: Indices, work: Array) -> float:
+def sequential_tuple(rng: np.random.Generator, growth: Array, tuples: Integers, work: Array) -> float:
     """Fill the tuple, ball after ball; return ``log V``, the sum of the logs of the means that were chosen from."""
     bins = growth.shape[0]
     tuples[0] = _uniform(rng, bins)
@@ -143,7 +142,7 @@ def sequential_tuple(rng: np.random.Generator, growth: Array, tuples: Indices, w
 
 
 @njit(cache=True, nogil=True)
-def log_total_growth(growth: Array, tuples: Indices, work: Array) -> float:
+def log_total_growth(growth: Array, tuples: Integers, work: Array) -> float:
     """``log V`` of a tuple that is given."""
     work[:] = growth[tuples[0]]
     value = 1.0
@@ -155,7 +154,7 @@ def log_total_growth(growth: Array, tuples: Indices, work: Array) -> float:
 
 
 @njit(cache=True, nogil=True)
-def concentrated_tuple(rng: np.random.Generator, focused: Array, spread: Array, tuples: Indices) -> None:
+def concentrated_tuple(rng: np.random.Generator, focused: Array, spread: Array, tuples: Integers) -> None:
     """Fill the tuple with independent balls around a uniform centre."""
     bins = focused.shape[0]
     centre = _uniform(rng, bins)
@@ -164,7 +163,7 @@ def concentrated_tuple(rng: np.random.Generator, focused: Array, spread: Array, 
 
 
 @njit(cache=True, nogil=True)
-def log_concentration(focused: Array, spread: Array, tuples: Indices, work: Array) -> float:
+def log_concentration(focused: Array, spread: Array, tuples: Integers, work: Array) -> float:
     """Log of how much likelier a tuple is around a uniform centre than with uniform balls."""
     work[:] = 1.0
     for ball in tuples:
@@ -183,7 +182,7 @@ def _normals(rng: np.random.Generator, z: Array) -> None:
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def multiply(factor: Array, spans: Indices, z: Array, u: Array) -> None:
+def multiply(factor: Array, spans: Integers, z: Array, u: Array) -> None:
     """``u = factor z``, four columns at a time. O(entries of all spans) for each sample."""
     bins, lanes = u.shape
     for i in range(bins):
@@ -251,10 +250,3 @@ def _pick(values: Array, level: float) -> int:
 def _uniform(rng: np.random.Generator, count: int) -> int:
     """A uniform index below ``count``."""
     return min(int(rng.random() * count), count - 1)
-
-
-@njit(cache=True, nogil=True)
-def _log_add(a: float, b: float) -> float:
-    """``log(e^a + e^b)``."""
-    top = max(a, b)
-    return top + log(exp(a - top) + exp(b - top))

@@ -11,14 +11,14 @@ from math import log, log1p, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 
 from hockeystick.laws.law import UNIT_ROUNDOFF
+from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.bins.kernels import BallLaws, Means, draw_balls, draw_outputs
 from hockeystick.monte_carlo.moved import Moved
-from hockeystick.monte_carlo.proposals import Array, Naive, Plain
-from hockeystick.monte_carlo.weight_bounds import exp_or_inf, log_power_bound
+from hockeystick.monte_carlo.proposals import Naive, Plain
+from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_power_bound
 from hockeystick.types import Direction
 
 HIGHEST_ORDER = 128
@@ -80,7 +80,7 @@ class BinSpace:
         return float(max(self.scaled.max(), 2.0 * self.half.max())) * (1.0 + self.rounding + 1e-9)
 
     @cached_property
-    def spans(self) -> NDArray[np.int64]:
+    def spans(self) -> Integers:
         """First column that is not zero and the one after the last, for every row of the factor."""
         used = self.factor != 0.0
         width = self.factor.shape[1]
@@ -238,7 +238,7 @@ class Balls(BinProposal):
     def weight_bound(self, epsilon: float) -> float:
         """``prod_(k<a) max_i mean_j e^(k K_ij) * e^(-(a-1) eps) (a-1)^(a-1) / a^a / (1 - share)``."""
         room = (self.order + 3) * self.loss_error
-        return exp_or_inf(log_balls_bound(self.space, self.order, epsilon) - log1p(-self.share) + room)
+        return bounded_exp(log_balls_bound(self.space, self.order, epsilon) - log1p(-self.share) + room)
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         space = self.space
@@ -263,7 +263,7 @@ class AgainstMean(Moved, BinProposal):
 
     def weight_bound(self, epsilon: float) -> float:
         """With room for the difference to the true pair."""
-        return super().weight_bound(epsilon) * exp_or_inf((self.beta + 3.0) * self.loss_error)
+        return super().weight_bound(epsilon) * bounded_exp((self.beta + 3.0) * self.loss_error)
 
 
 def log_balls_bound(space: BinSpace, order: int, epsilon: float) -> float:

@@ -17,10 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from hockeystick.monte_carlo.arrays import Array, Integers
 
 
 class Waits(NamedTuple):

@@ -12,12 +12,12 @@ from math import ceil, comb, inf, log, sqrt
 import numpy as np
 
 from hockeystick.monte_carlo import weight_bounds
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.chances import log_chances
 from hockeystick.monte_carlo.far.chain_kernels import ChainTables, Waits, chain_table
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.far.limits import TAILS, WORTH, Limits, greatest_field, limits, longest
 from hockeystick.monte_carlo.memo import remembered
-from hockeystick.monte_carlo.proposals import Array
 
 NODES = 256
 """For the field that earlier participations exert in the chain."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.far.kernels import Overlaps
 from hockeystick.monte_carlo.far.visits import Visits, moments
-from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF

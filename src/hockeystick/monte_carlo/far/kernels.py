@@ -12,12 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.chances import draw_number
 from hockeystick.monte_carlo.far.visits import Edges, kind_of
-
-Array = NDArray[np.float64]
 
 LARGEST_PRODUCT = 1e200
 

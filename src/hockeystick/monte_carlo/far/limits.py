@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.chances import tails
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.memo import remembered
-from hockeystick.monte_carlo.proposals import Array
 
 BLOCKS = (16, 64, 256, 1024)
 """Opportunities of a block."""

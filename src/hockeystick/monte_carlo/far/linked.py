@@ -10,8 +10,8 @@ from math import inf, log
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.arrays import Integers
 from hockeystick.monte_carlo.chances import tails
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.far.limits import TAILS, WORTH, Limits, chance_of_others, limits
@@ -54,7 +54,7 @@ class Trees:
     sigma: float
 
     @property
-    def levels(self) -> NDArray[np.int64]:
+    def levels(self) -> Integers:
         """Of the roots."""
         return levels_of(self.sizes)
 

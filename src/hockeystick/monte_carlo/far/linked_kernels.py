@@ -10,16 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.arrays import Array, Flags, Integers
 from hockeystick.monte_carlo.far.kernels import Overlaps
 from hockeystick.monte_carlo.far.visits import Edges, draw_start, walk
 from hockeystick.monte_carlo.forests.tree_kernels import draw_tree
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-
 
 Law = tuple[float, int, Array, Array, Array]
 """Chance of a coin, separation, chances of the waits at first, available, and again."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.chances import binomial
 from hockeystick.monte_carlo.far.chains import DECAYS, MAX_ORDER, Chain, chain_of, kept_shares
 from hockeystick.monte_carlo.far.columns import Columns
@@ -20,7 +21,7 @@ from hockeystick.monte_carlo.far.limits import Limits, chance_of_others, is_list
 from hockeystick.monte_carlo.far.subjects import columns_for, why_not
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.moved import Moved
-from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
+from hockeystick.monte_carlo.proposals import Proposal, rounded
 from hockeystick.monte_carlo.weighing import BELOW_SHARE, TILTED_SHARE, LowerBounds, UpperBounds
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF

@@ -11,9 +11,9 @@ from math import inf, log, log1p, pi, sqrt
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr
 
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.memo import remembered
-from hockeystick.monte_carlo.proposals import Array
 
 POWERS = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 11.0, 16.0, 23.0, 32.0, 64.0, 128.0, 256.0)
 """Powers of e^s that bound its tail."""

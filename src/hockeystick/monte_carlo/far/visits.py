@@ -13,13 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.chances import binomial, draw_number
 from hockeystick.pairs.renewal_mixture import first_available
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 class Edges(NamedTuple):

@@ -10,11 +10,10 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.chances import binomial, log_chances, tails
 from hockeystick.monte_carlo.forests.tree_kernels import count_tables
-from hockeystick.monte_carlo.proposals import Array
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 
@@ -40,14 +39,14 @@ class Forest:
         coins: of every leaf.
     """
 
-    levels: NDArray[np.int64]
+    levels: Integers
     scale: float
     prob: float
     coins: int
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Integers:
         """Leaves of the trees."""
         return np.asarray(1 << self.levels)
 
@@ -76,12 +75,12 @@ class Forest:
         return squared_mean, squared_mean + self.coins * self.prob * (1.0 - self.prob) * self.scale**2 * entries
 
     @cached_property
-    def nodes_at(self) -> NDArray[np.int64]:
+    def nodes_at(self) -> Integers:
         """How many nodes there are at every level."""
         heights = np.arange(int(self.levels.max()) + 1)
         return np.array([int((self.sizes[self.levels >= height] >> height).sum()) for height in heights])
 
-    def caps(self, tail: float) -> NDArray[np.int64]:
+    def caps(self, tail: float) -> Integers:
         """For each level the fewest participations below a node that are exceeded somewhere with about such a chance.
 
         The chances of all levels together are ``tail`` or less, but for caps that a higher level lowers.
@@ -92,12 +91,12 @@ class Forest:
             found.append(max(int(np.argmax(more <= tail / self.nodes_at.size)), 1))
         return np.minimum.accumulate(np.array(found, dtype=np.int64)[::-1])[::-1].copy()
 
-    def chance_of_others(self, caps: NDArray[np.int64]) -> float:
+    def chance_of_others(self, caps: Integers) -> float:
         """At least the chance of more participations below some node; never 0."""
         more = [tails(self.prob, self.coins << height)[cap] for height, cap in enumerate(caps.tolist())]
         return max(float(self.nodes_at @ np.array(more)) * (1.0 + 1e-9), 1e-300)
 
-    def rounding(self, caps: NDArray[np.int64], shift: float | None = None) -> float:
+    def rounding(self, caps: Integers, shift: float | None = None) -> float:
         """Of the logarithm of a sum over numbers up to these: products and sums of positive terms (trees.md).
 
         ``shift`` is how far the outputs of a node are moved at most, by default as far as counts can.
@@ -108,7 +107,7 @@ class Forest:
         return 4.0 * UNIT_ROUNDOFF * (float(self.nodes_at @ (caps + 8.0)) + factors)
 
 
-def levels_of(sizes: Sequence[int]) -> NDArray[np.int64]:
+def levels_of(sizes: Sequence[int]) -> Integers:
     """Levels of the roots of trees with so many leaves, which are powers of two."""
     return np.array([size.bit_length() - 1 for size in sizes], dtype=np.int64)
 
@@ -125,7 +124,7 @@ class Counts:
         error: of that, and of the logarithm of the chance of a draw.
     """
 
-    arrays: tuple[Array, Array, NDArray[np.int64], Array, Array]
+    arrays: tuple[Array, Array, Integers, Array, Array]
     log_norm: float
     error: float
 

@@ -12,12 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.chances import draw_number
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 RESCALE = 1e20
 """The largest term of a node is kept within this factor of 1."""

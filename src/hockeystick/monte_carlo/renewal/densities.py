@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hockeystick.monte_carlo.proposals import Array, Plain
+from hockeystick.monte_carlo.arrays import Array
+from hockeystick.monte_carlo.proposals import Plain
 from hockeystick.monte_carlo.renewal.kernels import Recursion, draw_outputs
 from hockeystick.monte_carlo.renewal.proposal_kernels import Densities
 from hockeystick.monte_carlo.renewal.proposal_tables import Renewal

@@ -14,9 +14,10 @@ import numpy as np
 
 from hockeystick.bounds import SMALLEST_UPPER, Profile
 from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.far import family as far
 from hockeystick.monte_carlo.far.subjects import why_not as why_not_far
-from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
+from hockeystick.monte_carlo.proposals import Family, Naive, Proposal
 from hockeystick.monte_carlo.renewal import proposals as renewal_proposals
 from hockeystick.monte_carlo.renewal.densities import PlainRenewal
 from hockeystick.monte_carlo.renewal.kernels import Recursion

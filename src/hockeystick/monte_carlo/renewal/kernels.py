@@ -17,12 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.sums import log_add
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 RANGE = 300.0
 """The largest D with ``e^D = max(1, max_i E_i / h) (1-h)^-b``, the ratio of values less than b steps apart."""

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.moved import Moved
-from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
+from hockeystick.monte_carlo.proposals import Proposal, rounded
 from hockeystick.monte_carlo.renewal.densities import (
     ENTRY_SECONDS,
     STEP_SECONDS,

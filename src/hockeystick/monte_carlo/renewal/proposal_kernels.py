@@ -3,9 +3,8 @@
 import numpy as np
 from numba import njit
 
-from hockeystick.monte_carlo.proposals import Array
+from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.renewal.kernels import (
-    Integers,
     Recursion,
     Workspace,
     add_column,

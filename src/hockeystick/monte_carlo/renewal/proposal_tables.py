@@ -9,12 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.proposals import Array
+from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
-
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,10 +115,10 @@ class Copies(NamedTuple):
         combinations: ``log binom(m, k)`` at [m, k].
     """
 
-    available: Indices
-    jumps: Indices
-    targets: Indices
-    lags: Indices
+    available: Integers
+    jumps: Integers
+    targets: Integers
+    lags: Integers
     combinations: Array
 
     @classmethod
@@ -176,8 +173,8 @@ class Table(NamedTuple):
     values: Array
     log_starts: Array
     cumulative: Array
-    first_steps: Indices
-    first_states: Indices
+    first_steps: Integers
+    first_states: Integers
     survival: Array
     log_moment: float
     error: float
@@ -223,7 +220,7 @@ def _copies(order: int, separation: int) -> Copies:
     return Copies.of(order, separation)
 
 
-def _joint_starts(log_starts: Array, order: int, separation: int) -> tuple[Indices, Indices, Array]:
+def _joint_starts(log_starts: Array, order: int, separation: int) -> tuple[Integers, Integers, Array]:
     """First step, state then and log-weight of every multiset of a first availabilities, one for each copy."""
     joint = _multisets(log_starts.size, order)
     first = joint[:, 0]
@@ -238,7 +235,7 @@ def _joint_starts(log_starts: Array, order: int, separation: int) -> tuple[Indic
     return first, states, log_starts[joint].sum(axis=1) + np.log(orders)
 
 
-def _multisets(kinds: int, size: int) -> Indices:
+def _multisets(kinds: int, size: int) -> Integers:
     """All multisets of numbers below ``kinds``, each in ascending order, in lexicographic order; shape (m, size)."""
     count = comb(kinds + size - 1, size)
     numbers = chain.from_iterable(combinations_with_replacement(range(kinds), size))
@@ -282,7 +279,7 @@ def _fill(values: Array, log_skip: float, log_takes: Array, lagged: Array, copie
 
 
 @njit(cache=True, nogil=True)
-def draw_participations(rng: np.random.Generator, steps: Indices, counts: Indices, terms: Array, table: Table) -> int:
+def draw_participations(rng: np.random.Generator, steps: Integers, counts: Integers, terms: Array, table: Table) -> int:
     """Draw at which steps how many copies take part, in ascending order; return the number of such steps.
 
     A step costs nothing while all copies are available: the next event is found by bisection.

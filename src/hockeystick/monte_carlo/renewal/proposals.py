@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from hockeystick.monte_carlo.proposals import Array, Proposal, rounded
+from hockeystick.monte_carlo.arrays import Array
+from hockeystick.monte_carlo.proposals import Proposal, rounded
 from hockeystick.monte_carlo.renewal.densities import (
     ENTRY_SECONDS,
     FARTHEST,
@@ -27,7 +28,7 @@ from hockeystick.monte_carlo.renewal.means import MeanProposal, ThinnedProposal,
 from hockeystick.monte_carlo.renewal.proposal_kernels import Densities, draw_tilted
 from hockeystick.monte_carlo.renewal.proposal_tables import Renewal, Table, state_count
 from hockeystick.monte_carlo.weighing import weigh
-from hockeystick.monte_carlo.weight_bounds import exp_or_inf, log_power_bound
+from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_power_bound
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.types import Direction
 
@@ -111,7 +112,7 @@ class TiltedProposal(Proposal):
 
     def weight_bound(self, epsilon: float) -> float:
         rounding = 1e-13 * self.order * (1.0 + epsilon)
-        return exp_or_inf(log_power_bound(self.order, self.table.log_moment, epsilon) + rounding) / self.share
+        return bounded_exp(log_power_bound(self.order, self.table.log_moment, epsilon) + rounding) / self.share
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """O(n p) a sample."""

@@ -10,7 +10,8 @@ import numpy as np
 
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
-from hockeystick.monte_carlo.proposals import Array, Family, Naive, Proposal
+from hockeystick.monte_carlo.arrays import Array
+from hockeystick.monte_carlo.proposals import Family, Naive, Proposal
 from hockeystick.monte_carlo.renewal import family as renewal
 from hockeystick.monte_carlo.renewal.densities import recursion
 from hockeystick.monte_carlo.renewal.truncated_kernels import Truncation, draw_truncated

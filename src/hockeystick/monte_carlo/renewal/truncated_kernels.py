@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.renewal.kernels import (
-    Array,
-    Integers,
     Recursion,
     Workspace,
     add_column,

@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.moved import BETAS, MAX_BETA, Moved, best_beta
-from hockeystick.monte_carlo.proposals import Array, Family, Naive, Plain, Proposal, rounded
+from hockeystick.monte_carlo.proposals import Family, Naive, Plain, Proposal, rounded
 from hockeystick.monte_carlo.shuffles.kernels import Move, draw_epochs
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, largest_of_power
 from hockeystick.pairs.shuffled_batches import ShuffledBatches

@@ -4,11 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.sums import log_add
-
-Array = NDArray[np.float64]
+from hockeystick.monte_carlo.arrays import Array
+from hockeystick.monte_carlo.sums import added, log_add
 
 
 class Move(NamedTuple):
@@ -76,8 +74,5 @@ def _mean(u: Array) -> float:
     """The mean, by Kahan's summation: its error does not grow with the number of terms."""
     total, lost = 0.0, 0.0
     for t in range(u.size):
-        term = u[t] - lost
-        grown = total + term
-        lost = (grown - total) - term
-        total = grown
+        total, lost = added(total, lost, u[t])
     return float(total / u.size)

@@ -10,11 +10,10 @@ Proof: docs/theory/monte-carlo/subsets.md, "The proposal by counts".
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.subsets.kernels import Mixture, add_subset, log_ratio
-
-Array = NDArray[np.float64]
+from hockeystick.monte_carlo.sums import added
 
 SETTLED = 1e-13
 """Rows of a table that differ by a constant, up to this, repeat: the rows before them are not computed."""
@@ -170,10 +169,7 @@ def log_products(scaled: Array, prob: float, couplings: Array, weights: Array, y
             terms[0] = np.log1p(prob * np.expm1(exponent))
             terms[1] = np.log(value)
         for i in range(2):
-            term = terms[i] - lost[i]
-            grown = out[i] + term
-            lost[i] = (grown - out[i]) - term
-            out[i] = grown
+            out[i], lost[i] = added(out[i], lost[i], terms[i])
 
 
 @njit(cache=True, nogil=True)

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from hockeystick.monte_carlo.arrays import Array, Flags
+from hockeystick.monte_carlo.sums import added
 
 RESCALE = 1e20
 """The sum over all patterns is kept within this factor of 1."""
@@ -60,10 +59,7 @@ def inner(a: Array, b: Array) -> float:
     """The inner product, by Kahan's summation: its error does not grow with the number of terms."""
     total, lost = 0.0, 0.0
     for t in range(a.size):
-        term = a[t] * b[t] - lost
-        grown = total + term
-        lost = (grown - total) - term
-        total = grown
+        total, lost = added(total, lost, a[t] * b[t])
     return float(total)
 
 
@@ -118,10 +114,7 @@ def log_ratio(scaled: Array, fresh: Flags, prob: float, y: Array) -> float:
         if total > RESCALE or total < 1.0 / RESCALE:
             for pattern in range(states):
                 weights[pattern] /= total
-            term = np.log(total) - lost  # Kahan's sum: its error does not grow with the number of terms
-            grown = log_scale + term
-            lost = (grown - log_scale) - term
-            log_scale = grown
+            log_scale, lost = added(log_scale, lost, np.log(total))
             total = 1.0
     return float(np.log(total) + log_scale)
 

@@ -11,8 +11,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from hockeystick.monte_carlo.proposals import Array
-from hockeystick.monte_carlo.subsets.kernels import Flags, Mixture
+from hockeystick.monte_carlo.arrays import Array, Flags
+from hockeystick.monte_carlo.subsets.kernels import Mixture
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies import StrategyMatrix

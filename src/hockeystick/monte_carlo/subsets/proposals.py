@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.bounds import Profile
+from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.chances import log_chances
 from hockeystick.monte_carlo.moved import Moved
-from hockeystick.monte_carlo.proposals import Array, Naive, Plain
+from hockeystick.monte_carlo.proposals import Naive, Plain
 from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, count_table, draw_counts, log_sum
 from hockeystick.monte_carlo.subsets.kernels import draw_outputs
 from hockeystick.monte_carlo.subsets.participations import Participations, participations, runs_recursion

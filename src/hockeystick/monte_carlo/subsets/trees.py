@@ -12,9 +12,9 @@ from math import exp, inf, log, log1p
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hockeystick.monte_carlo import weight_bounds
+from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.far.limits import TAILS, WORTH
 from hockeystick.monte_carlo.far.proposals import LARGEST_BOUND, TRIED
 from hockeystick.monte_carlo.forests.forest import (
@@ -31,7 +31,7 @@ from hockeystick.monte_carlo.forests.forest import (
 from hockeystick.monte_carlo.forests.tree_kernels import Ratio, draw_from_counts, draw_moved_trees
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.moved import Moved, best_beta
-from hockeystick.monte_carlo.proposals import Array, Proposal
+from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.weighing import BELOW_SHARE, TILTED_SHARE, LowerBounds, UpperBounds
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.subset_mixture import SubsetMixture
@@ -85,7 +85,7 @@ class _Trees(Proposal):
         return float(max(1e-9, self.forest.rounding(self.caps)))
 
     @property
-    def caps(self) -> NDArray[np.int64]:
+    def caps(self) -> Integers:
         """The most participations below a node, for each level."""
         return caps_of(self.forest, self.tail)
 
@@ -240,7 +240,7 @@ def _forest(sizes: tuple[int, ...], sigma: float, prob: float, coins: int) -> Fo
 
 
 @remembered
-def caps_of(forest: Forest, tail: float) -> NDArray[np.int64]:
+def caps_of(forest: Forest, tail: float) -> Integers:
     """Those of the forest, kept."""
     return forest.caps(tail)
 
@@ -339,7 +339,7 @@ def _mean_loss(forest: Forest, reach: int, tail: float) -> float:
     return float(drawn[:, 0].mean()) if np.isfinite(mean) else -inf
 
 
-def _cost(forest: Forest, caps: NDArray[np.int64]) -> float:
+def _cost(forest: Forest, caps: Integers) -> float:
     """Seconds for one sum."""
     terms = float(forest.nodes_at[1:] @ np.square(caps[:-1] + 1.0))
     return SECONDS_PER_NODE * forest.nodes + SECONDS_PER_TERM * terms
