@@ -1,5 +1,6 @@
 """Largest values that several proposals share (docs/theory/monte-carlo/subsets.md)."""
 
+from collections.abc import Callable, Iterable, Iterator
 from math import exp, inf, log, log1p
 
 FARTHEST_NORMAL = 14.0
@@ -22,6 +23,20 @@ def log_power_bound(order: float, log_norm: float, epsilon: float) -> float:
 def bounded_exp(exponent: float) -> float:
     """``e^exponent``, rounded up to a positive number or to infinity where doubles end."""
     return exp(max(exponent, -LARGEST_EXPONENT)) if exponent < LARGEST_EXPONENT else inf
+
+
+def falling(log_bound: Callable[[int], float], orders: Iterable[int]) -> Iterator[tuple[float, int]]:
+    """log M of one order after the other, and the order, as long as log M falls: it is convex in the order, or nearly.
+
+    The last one has the smallest M.
+    """
+    least = inf
+    for order in orders:
+        largest = log_bound(order)
+        if not largest < least:
+            return
+        least = largest
+        yield largest, order
 
 
 def largest_of_power(epsilon: float, power: float, log_norm: float, share: float, copies: int = 1) -> float:

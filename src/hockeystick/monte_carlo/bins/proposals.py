@@ -7,7 +7,7 @@ rows. Proofs of every statement: docs/theory/monte-carlo/bins.md.
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from math import log, log1p, sqrt
+from math import inf, log, log1p, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.bins.kernels import BallLaws, Means, draw_balls, draw_outputs
 from hockeystick.monte_carlo.moved import Moved
 from hockeystick.monte_carlo.proposals import Naive, Plain
-from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_power_bound
+from hockeystick.monte_carlo.weight_bounds import bounded_exp, falling, log_power_bound
 from hockeystick.types import Direction
 
 HIGHEST_ORDER = 128
@@ -272,14 +272,10 @@ def log_balls_bound(space: BinSpace, order: int, epsilon: float) -> float:
 
 
 def best_order(space: BinSpace, epsilon: float) -> int | None:
-    """The order with the smallest bound, where it stops to fall, as it is log-convex; None if 2 is too much already."""
-    highest = highest_order(space)
-    if highest < 2:
-        return None
-    order, bound = 2, log_balls_bound(space, 2, epsilon)
-    while order < highest and (following := log_balls_bound(space, order + 1, epsilon)) < bound:
-        order, bound = order + 1, following
-    return order
+    """The order with the smallest bound; None if 2 is too much already."""
+    orders = range(2, highest_order(space) + 1)
+    _, best = min(falling(lambda order: log_balls_bound(space, order, epsilon), orders), default=(inf, None))
+    return best
 
 
 def highest_order(space: BinSpace) -> int:

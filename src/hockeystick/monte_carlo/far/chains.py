@@ -16,7 +16,7 @@ from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.chances import log_chances
 from hockeystick.monte_carlo.far.chain_kernels import ChainTables, Waits, chain_table
 from hockeystick.monte_carlo.far.columns import Columns
-from hockeystick.monte_carlo.far.limits import TAILS, WORTH, Limits, greatest_field, limits, longest
+from hockeystick.monte_carlo.far.limits import TAILS, Limits, greatest_field, limits, longest, tail_beside
 from hockeystick.monte_carlo.memo import remembered
 
 NODES = 256
@@ -250,9 +250,9 @@ def log_power_bound(
 
 def best_chain(own: Columns, epsilon: float) -> tuple[int, float, Limits]:
     """Order, decay and limits with the smallest M found among those whose other histories hardly matter beside M."""
-    wanted, order, decay, limit = TAILS[0], 2, DECAYS[len(DECAYS) // 2], limits(own, TAILS[0])
+    tail, order, decay = TAILS[0], 2, DECAYS[len(DECAYS) // 2]
     for _ in range(3):
-        limit = limits(own, max((tail for tail in TAILS if tail <= wanted), default=TAILS[-1]))
+        limit = limits(own, tail)
 
         def largest(order: int, decay: float, entries: int, limit: Limits = limit) -> float:
             return log_power_bound(own, order, decay, limit, epsilon, entries)
@@ -261,7 +261,7 @@ def best_chain(own: Columns, epsilon: float) -> tuple[int, float, Limits]:
         order, decay = best_decay(partial(largest, entries=tried), decay, 2)
         if own.law.min_sep > 1:  # larger tables may serve smaller orders better
             order, decay = best_decay(partial(largest, entries=MAX_TABLE), decay, max(order - 2, 2))
-        wanted = WORTH * float(np.exp(min(largest(order, decay, MAX_TABLE), 0.0)))
+        tail = tail_beside(weight_bounds.bounded_exp(largest(order, decay, MAX_TABLE)))
     return order, decay, limit
 
 
@@ -275,7 +275,8 @@ def best_decay(log_bound: Callable[[int, float], float], near: float, first: int
 
     def best(place: int) -> tuple[float, int]:
         inside = 0 <= place < len(DECAYS)
-        return _best_order(lambda order: log_bound(order, DECAYS[place]), first) if inside else (inf, first)
+        orders = range(first, MAX_ORDER + 1) if inside else ()
+        return min(weight_bounds.falling(lambda order: log_bound(order, DECAYS[place]), orders), default=(inf, first))
 
     place = DECAYS.index(near)
     while not np.isfinite(best(place)[0]) and place < len(DECAYS) - 1:
@@ -284,14 +285,3 @@ def best_decay(log_bound: Callable[[int, float], float], near: float, first: int
         while best(place + step)[0] < best(place)[0]:
             place += step
     return best(place)[1], DECAYS[place]
-
-
-def _best_order(log_bound: Callable[[int], float], first: int) -> tuple[float, int]:
-    """log M and the order with the smallest, from the first one on; log Z is nearly convex in the order."""
-    best, least = first, log_bound(first)
-    while best < MAX_ORDER:
-        following = log_bound(best + 1)
-        if not following < least:
-            break
-        best, least = best + 1, following
-    return least, best

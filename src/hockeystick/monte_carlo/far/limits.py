@@ -32,6 +32,11 @@ class Limits:
     most: int
 
 
+def tail_beside(largest: float) -> float:
+    """The greatest of TAILS that hardly matters beside M; an M above 1 counts as 1."""
+    return max((tail for tail in TAILS if tail <= WORTH * min(largest, 1.0)), default=TAILS[-1])
+
+
 def limits(own: Columns, tail: float) -> Limits:
     """Of all blocks those in which the largest field of such histories is smallest; others have at most this chance."""
     if own.law.bins:

@@ -14,7 +14,7 @@ import numpy as np
 from hockeystick.monte_carlo.arrays import Integers
 from hockeystick.monte_carlo.chances import tails
 from hockeystick.monte_carlo.far.columns import Columns
-from hockeystick.monte_carlo.far.limits import TAILS, WORTH, Limits, chance_of_others, limits
+from hockeystick.monte_carlo.far.limits import TAILS, Limits, chance_of_others, limits, tail_beside
 from hockeystick.monte_carlo.far.linked_kernels import LinkedHistories, LinkedVisits, work_of
 from hockeystick.monte_carlo.far.proposals import Above
 from hockeystick.monte_carlo.far.subjects import subject_of
@@ -223,7 +223,7 @@ def best_linked(own: Columns, trees: Trees, epsilon: float) -> tuple[int, Limits
         found = order, limit
         if not chance_of_others(own, limit):
             break
-        if tail <= WORTH * bounded_exp(min(log_largest(order, log_norm(own, trees, order, each), epsilon), 0.0)):
+        if tail <= tail_beside(bounded_exp(log_largest(order, log_norm(own, trees, order, each), epsilon))):
             break
     return found
 

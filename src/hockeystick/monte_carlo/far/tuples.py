@@ -12,7 +12,7 @@ import numpy as np
 
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.far.draws import Tupled
-from hockeystick.monte_carlo.far.limits import TAILS, WORTH, Limits, limits
+from hockeystick.monte_carlo.far.limits import WORTH, Limits, limits, tail_beside
 from hockeystick.monte_carlo.far.proposals import Above
 from hockeystick.monte_carlo.far.tuple_moments import log_tail
 from hockeystick.monte_carlo.proposals import rounded
@@ -103,8 +103,7 @@ def best_tuples(own: Columns, epsilon: float) -> tuple[int, float, Limits] | Non
     if not found:
         return None
     least, order, cap = min(found)
-    wanted = WORTH * bounded_exp(min(least, 0.0))
-    return order, cap, limits(own, max((tail for tail in TAILS if tail <= wanted), default=TAILS[-1]))
+    return order, cap, limits(own, tail_beside(bounded_exp(least)))
 
 
 def _smallest_cap(own: Columns, order: int, epsilon: float) -> float | None:

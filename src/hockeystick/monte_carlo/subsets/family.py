@@ -26,7 +26,7 @@ from hockeystick.monte_carlo.subsets.proposals import (
     smallest_ratio_bound,
 )
 from hockeystick.monte_carlo.subsets.trees import TreesAbove, TreesAdd, TreesBelow, forest_of, tree_proposals
-from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
+from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL, falling
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.types import Direction, Side
@@ -47,13 +47,9 @@ NEARER = (0.8, 1.2)
 def _counts(pair: SubsetMixture, epsilon: float) -> Iterator[CountSubsets]:
     """The order with the smallest M, with several reaches."""
     opportunities = participations(pair)
-    best, least = 0, inf
-    for order in count_orders(pair):
-        largest = largest_of_counts(opportunities, order, epsilon)
-        if largest > least:  # log Z is convex in the order, so it only gets worse
-            break
-        best, least = order, largest
-    if not best:
+    each = falling(lambda order: largest_of_counts(opportunities, order, epsilon), count_orders(pair))
+    _, best = min(each, default=(inf, None))
+    if best is None:
         return
     cap = max(min(best, MAX_CAP, int(MAX_PATTERNS ** (1.0 / opportunities.window)) - 1), 1)
     reach = _best_reach(opportunities, best, cap, epsilon)

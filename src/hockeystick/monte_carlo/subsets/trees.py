@@ -5,17 +5,17 @@ leaves upwards, exact but for histories with very many participations, and the c
 the roots down.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from math import exp, inf, log, log1p
+from functools import lru_cache, partial
+from math import inf, log, log1p
 from typing import ClassVar
 
 import numpy as np
 
 from hockeystick.monte_carlo import weight_bounds
 from hockeystick.monte_carlo.arrays import Array, Integers
-from hockeystick.monte_carlo.far.limits import TAILS, WORTH
+from hockeystick.monte_carlo.far.limits import TAILS, tail_beside
 from hockeystick.monte_carlo.far.proposals import LARGEST_BOUND, TRIED
 from hockeystick.monte_carlo.forests.forest import (
     FEWEST,
@@ -265,7 +265,7 @@ def log_norm(forest: Forest, order: int, tail: float) -> float:
     return near_counts(forest, order, tail).log_norm
 
 
-def log_power_bound(forest: Forest, order: int, tail: float, epsilon: float) -> float:
+def log_power_bound(forest: Forest, tail: float, epsilon: float, order: int) -> float:
     """log of the largest ``(x - e^epsilon)_+ Z / x^order``."""
     return weight_bounds.log_power_bound(order, log_norm(forest, order, tail), epsilon)
 
@@ -278,46 +278,34 @@ def tree_proposals(pair: SubsetMixture, direction: Direction, epsilon: float) ->
         beta = best_beta(forest.moments, epsilon)
         tail = next(tail for tail in ADD_TAILS if caps_of(forest, tail).max() <= MAX_OF_ONE)
         return (TreesAdd(direction=direction, pair=pair, beta=beta, tail=tail),)
-    found = _best_order(forest, epsilon)
-    tail = TAILS[0] if found is None else found[1]
+    best = _best_order(forest, epsilon)
+    tail = TAILS[0] if best is None else best[0]
     reach = _best_reach(forest, tail, epsilon)
     below = TreesBelow(direction=direction, pair=pair, reach=reach, tail=tail)
-    if found is None:
+    if best is None:
         return (below,)
-    above = TreesAbove(direction=direction, pair=pair, order=found[0], reach=reach, tail=tail)
+    above = TreesAbove(direction=direction, pair=pair, order=best[1], reach=reach, tail=tail)
     return (below, above) if above.weight_bound(epsilon) < LARGEST_BOUND else (below,)
 
 
-def _best_order(forest: Forest, epsilon: float) -> tuple[int, float] | None:
-    """Order and tail with the smallest M times cost among those whose other histories hardly matter beside M.
+def _best_order(forest: Forest, epsilon: float) -> tuple[float, int] | None:
+    """Tail and order with the smallest M times cost among those whose other histories hardly matter beside M.
 
     None where no order has tables that are small.
     """
-    found = None
+    best = None
     for tail in TAILS:
-        orders = [(_log_work(forest, order, tail, epsilon), order) for order in _orders(forest, tail, epsilon)]
-        if not orders:
+        caps = caps_of(forest, tail)
+        orders = range(ORDERS[0], min(ORDERS[-1], MAX_CAP // int(caps.max())) + 1)
+        tried = weight_bounds.falling(partial(log_power_bound, forest, tail, epsilon), orders)
+        works = [(largest + log(_cost(forest, order * caps)), order, largest) for largest, order in tried]
+        if not works:
             break
-        found = (min(orders)[1], tail)
-        if tail <= WORTH * exp(min(log_power_bound(forest, *found, epsilon), 0.0)):
+        _, order, largest = min(works)
+        best = tail, order
+        if tail <= tail_beside(weight_bounds.bounded_exp(largest)):
             break
-    return found
-
-
-def _log_work(forest: Forest, order: int, tail: float, epsilon: float) -> float:
-    cost = _cost(forest, order * caps_of(forest, tail))
-    return log_power_bound(forest, order, tail, epsilon) + log(cost)
-
-
-def _orders(forest: Forest, tail: float, epsilon: float) -> Iterator[int]:
-    """From 2 on, as long as M falls and the tables are small."""
-    least = float("inf")
-    for order in range(ORDERS[0], min(ORDERS[-1], MAX_CAP // int(caps_of(forest, tail).max())) + 1):
-        largest = log_power_bound(forest, order, tail, epsilon)
-        if not largest < least:
-            return
-        least = largest
-        yield order
+    return best
 
 
 def _best_reach(forest: Forest, tail: float, epsilon: float) -> int:
