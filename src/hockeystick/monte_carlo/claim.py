@@ -112,9 +112,9 @@ class RunClaim(Spec):
         return {"run": claim.run, "chunks": claim.chunks}
 
     @staticmethod
-    def _check(name: str, claimed: object, found: object) -> None:
-        if claimed != found:
-            raise InvalidInputError(f"The 'monte_carlo.runs.{name}' field must be {found!r} for this run")
+    def _check(name: str, claimed: object, actual: object) -> None:
+        if claimed != actual:
+            raise InvalidInputError(f"The 'monte_carlo.runs.{name}' field must be {actual!r} for this run")
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -137,7 +137,7 @@ class MonteCarloClaim(Spec):
     @property
     def samples(self) -> int:
         """How many samples all runs have together."""
-        return sum(one.samples for one in self.runs)
+        return sum(claim.samples for claim in self.runs)
 
 
 def pack_nodes(nodes: tuple[Node, ...]) -> str:

@@ -148,17 +148,17 @@ class Estimation:
 
     def profiles(self, side: Side) -> dict[Direction, Profile]:
         """The bounds of this side; where the failure probability is part of delta, it is in them."""
-        found = profiles_of(self.tallies, self.known, side)
+        profiles = profiles_of(self.tallies, self.known, side)
         if self.statement is Statement.ESTIMATE_VERIFY_RELEASE and side is Side.UPPER:
-            return {direction: self._released(profile) for direction, profile in found.items()}
-        return found
+            return {direction: self._released(profile) for direction, profile in profiles.items()}
+        return profiles
 
     def _released(self, profile: Profile) -> Profile:
         return lambda epsilon: release_delta(profile(epsilon), self.options.failure_probability)
 
     def claim(self) -> MonteCarloClaim:
         """All attempts, for a certificate."""
-        runs = tuple(RunClaim(run=one.run, chunks=one.chunks) for one in self.tallies if one.chunks)
+        runs = tuple(RunClaim(run=tally.run, chunks=tally.chunks) for tally in self.tallies if tally.chunks)
         failure = self.options.failure_probability
         return MonteCarloClaim(statement=self.statement, failure_probability=failure, runs=runs)
 
@@ -193,8 +193,8 @@ class Estimation:
 
         0 as long as nothing is: the farther the upper bound is from where the direction was aimed, the less it takes.
         """
-        tallies = [one for one in self.tallies if one.run.direction is not other.direction]
-        upper = [found for one in tallies for found in one.bound(Side.UPPER).items()]
+        tallies = [tally for tally in self.tallies if tally.run.direction is not other.direction]
+        upper = [bound for tally in tallies for bound in tally.bound(Side.UPPER).items()]
         if self.question.delta is None:
             other = replace(other, goal=min((value for _, value in upper), default=1.0))
         else:
@@ -225,7 +225,7 @@ class Estimation:
             return left - more >= min(ROOM * self.needed(beside), MOST_RESERVE * (spent + left))
 
         groups = _together(aim, sides)
-        running = [self.attempts(aim, one, deadline, work) for one in groups]
+        running = [self.attempts(aim, group, deadline, work) for group in groups]
         gaps, used = [inf for _ in running], [0.0 for _ in running]
 
         def gain(place: int) -> float:
@@ -247,14 +247,14 @@ class Estimation:
                 except StopIteration:
                     del running[first], gaps[first], used[first]
         except BudgetExceededError:
-            if not any(one.chunks for one in self.tallies):
+            if not any(tally.chunks for tally in self.tallies):
                 raise
 
     def learn_known(self) -> None:
         """Bounds that need no sampling."""
         for direction in Direction:
             known = self.family.known_upper(self.pair, direction)
-            parts = [one for one in (known, self.known_upper.get(direction)) if one is not None]
+            parts = [profile for profile in (known, self.known_upper.get(direction)) if profile is not None]
             if parts:
                 self.known[direction] = best_profile(parts, Side.UPPER)
 
@@ -298,12 +298,12 @@ class Estimation:
         if self.costly.seconds >= min(self._seconds(add), COSTLY_SHARE * left):
             return False
         with suppress(BudgetExceededError):  # it takes longer here than it was planned to
-            found = self.costly.profile(self.deadline.part(0.5))
-            reached = 1.0 if found is None else found(add.epsilon)
+            profile = self.costly.profile(self.deadline.part(0.5))
+            reached = 1.0 if profile is None else profile(add.epsilon)
             counts = reached <= SPARED * add.goal or self._seconds(replace(add, goal=reached)) > COSTLY_ALONE * left
-            if found is not None and reached < 1.0 and counts:
-                known = self.known.get(Direction.ADD, found)
-                self.known[Direction.ADD] = best_profile([known, found], Side.UPPER)
+            if profile is not None and reached < 1.0 and counts:
+                known = self.known.get(Direction.ADD, profile)
+                self.known[Direction.ADD] = best_profile([known, profile], Side.UPPER)
                 return True
         return False
 
@@ -444,7 +444,7 @@ class Estimation:
 
     def verdict(self, aim: Aim, result: Tally, planned: float) -> bool | None:
         """Whether an attempt has succeeded or failed; None to go on."""
-        main = next((one for one in self.tallies if one.bound(Side.UPPER)), result)
+        main = next((tally for tally in self.tallies if tally.bound(Side.UPPER)), result)
         other = result is not main and bool(result.bound(Side.UPPER))
         return True if self.tight(aim, result) or (other and self._settled(main, result)) else None
 
@@ -469,7 +469,9 @@ class Estimation:
         def nearest(bounds: dict[float, float]) -> float | None:
             return bounds[min(bounds, key=lambda epsilon: abs(epsilon - aim.epsilon))] if bounds else None
 
-        mean = result.mean(min((node.epsilon for node in result.run.nodes), key=lambda one: abs(one - aim.epsilon)))
+        mean = result.mean(
+            min((node.epsilon for node in result.run.nodes), key=lambda epsilon: abs(epsilon - aim.epsilon))
+        )
         return nearest(result.bound(Side.UPPER)), mean, nearest(result.bound(Side.LOWER))
 
     def _settled(self, main: Tally, result: Tally) -> bool:

@@ -30,10 +30,10 @@ def remembered(function: Callable[Concatenate[S, P], R]) -> Callable[Concatenate
     def kept(subject: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         key = (function, args)
         if kwargs or key not in subject.memo:
-            found = function(subject, *args, **kwargs)
+            result = function(subject, *args, **kwargs)
             if kwargs:
-                return found
-            subject.memo[key] = found
+                return result
+            subject.memo[key] = result
         value: R = subject.memo[key]
         return value
 

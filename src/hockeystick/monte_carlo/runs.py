@@ -61,16 +61,16 @@ def run_chunk(proposal: Proposal, run: Run, stream: int, check: Callable[[], Non
     signed = np.array([-node.theta if node.side is Side.UPPER else node.theta for node in nodes])
     caps = np.array([node.weight_bound for node in nodes])
     sums, logs = np.zeros(len(nodes)), np.zeros(len(nodes))
-    largest, found = 0.0, []
+    largest, blocks = 0.0, []
     for first in range(0, run.chunk_size, BLOCK):
         check()
         size = min(BLOCK, run.chunk_size - first)
         log_weights, losses = np.empty(size), np.empty(size)
         proposal.draw(rng, log_weights, losses)
         largest = max(largest, _reduce(log_weights, losses, np.array(moved), scales, signed, caps, sums, logs))
-        found.append(_cells(log_weights, losses))
-    merged, inverse = np.unique(np.concatenate([cells for cells, _ in found]), return_inverse=True)
-    counts = np.bincount(inverse, np.concatenate([count for _, count in found]), minlength=merged.size)
+        blocks.append(_cells(log_weights, losses))
+    merged, inverse = np.unique(np.concatenate([cells for cells, _ in blocks]), return_inverse=True)
+    counts = np.bincount(inverse, np.concatenate([count for _, count in blocks]), minlength=merged.size)
     cells = np.stack([merged // (2 * CELL_LIMIT) - CELL_LIMIT, merged % (2 * CELL_LIMIT) - CELL_LIMIT], axis=1)
     return Chunk(
         stream=stream,

@@ -61,12 +61,12 @@ class Tally:
 
     def bound(self, side: Side) -> dict[float, float]:
         """The tightest bound on the mean of Y at each epsilon of this side, over its fractions."""
-        found: dict[float, float] = {}
+        bounds: dict[float, float] = {}
         pick, trivial = (min, 1.0) if side is Side.UPPER else (max, 0.0)
         for place, node in enumerate(self.run.nodes):
             if node.side is side and self.samples:
-                found[node.epsilon] = pick(self.node_bound(place), found.get(node.epsilon, trivial))
-        return dict(sorted(found.items()))
+                bounds[node.epsilon] = pick(self.node_bound(place), bounds.get(node.epsilon, trivial))
+        return dict(sorted(bounds.items()))
 
     def node_bound(self, place: int) -> float:
         """The bound of one node alone."""
@@ -110,15 +110,17 @@ def best_profile(profiles: Sequence[Profile], side: Side) -> Profile:
 
 def profiles_of(tallies: Sequence[Tally], known: Mapping[Direction, Profile], side: Side) -> dict[Direction, Profile]:
     """One profile a direction: the best of its runs and of what is known without sampling (upper bounds only)."""
-    found: dict[Direction, Profile] = {}
+    profiles: dict[Direction, Profile] = {}
     for direction in Direction:
         parts = [
-            step_profile(one.bound(side), side) for one in tallies if one.run.direction is direction and one.bound(side)
+            step_profile(tally.bound(side), side)
+            for tally in tallies
+            if tally.run.direction is direction and tally.bound(side)
         ]
         if side is Side.UPPER and direction in known:
             parts.append(known[direction])
-        found[direction] = best_profile(parts, side)
-    return found
+        profiles[direction] = best_profile(parts, side)
+    return profiles
 
 
 def failure_spent(runs: Sequence[Run]) -> float:

@@ -50,7 +50,7 @@ def rederived(
     Raises: VerificationError naming what does not follow.
     """
     result = Estimation(pair, question, options, deadline, claim.statement, known_upper=known_upper or {})
-    runs = [one.run for one in claim.runs]
+    runs = [run_claim.run for run_claim in claim.runs]
     if len({run.key for run in runs}) < len(runs):
         raise VerificationError("The 'monte_carlo.runs' field names a run twice.")
     spent = failure_spent(runs) if runs else 0.0
@@ -59,13 +59,13 @@ def rederived(
             f"The 'monte_carlo.failure_probability' field claims {claim.failure_probability!r}, "
             f"but its runs spend {spent!r}."
         )
-    for one in claim.runs:
-        proposal = proposal_of(pair, one.run)
-        check_design(one.run, proposal)
+    for run_claim in claim.runs:
+        proposal = proposal_of(pair, run_claim.run)
+        check_design(run_claim.run, proposal)
         tally = (
-            _drawn(proposal, one, options, deadline)
+            _drawn(proposal, run_claim, options, deadline)
             if evidence is None
-            else _stored(pair, question, proposal, one, evidence, options, deadline)
+            else _stored(pair, question, proposal, run_claim, evidence, options, deadline)
         )
         result.tallies.append(tally)
     result.learn_known()
@@ -180,7 +180,7 @@ def compare(run: Run, stored: Chunk, drawn: Chunk) -> None:
         (stored.logs, drawn.logs),
     ]
     same = all(
-        one.shape == other.shape and np.allclose(one, other, rtol=TOLERANCE, atol=1e-300) for one, other in pairs
+        ours.shape == theirs.shape and np.allclose(ours, theirs, rtol=TOLERANCE, atol=1e-300) for ours, theirs in pairs
     )
     if not same:
         raise VerificationError(

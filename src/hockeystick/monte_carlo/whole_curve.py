@@ -55,7 +55,7 @@ class CurveEstimation(Estimation):
             part = 1.0 / (len(tasks) - place)
             with suppress(BudgetExceededError):
                 self._sample_level(direction, question, part)
-        if not any(one.chunks for one in self.tallies):
+        if not any(tally.chunks for tally in self.tallies):
             raise BudgetExceededError("The time budget is over before there is any bound; allow more seconds.")
 
     def _sample_level(self, direction: Direction, question: Question, part: float) -> None:
@@ -85,9 +85,9 @@ class CurveEstimation(Estimation):
     def _profile(self, direction: Direction, side: Side) -> Profile:
         nodes: dict[float, float] = {}
         pick = min if side is Side.UPPER else max
-        for one in self.tallies:
-            if one.run.direction is direction:
-                for epsilon, value in one.bound(side).items():
+        for tally in self.tallies:
+            if tally.run.direction is direction:
+                for epsilon, value in tally.bound(side).items():
                     nodes[epsilon] = pick(value, nodes.get(epsilon, value))
         curve = upper_curve if side is Side.UPPER else lower_curve
         parts = [curve(sorted(nodes), [nodes[epsilon] for epsilon in sorted(nodes)])] if nodes else []

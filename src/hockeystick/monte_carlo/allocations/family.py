@@ -68,7 +68,7 @@ def joined_weights(order: int, sigma: float) -> list[float]:
     edge = expm1(pull)
     isolated = np.zeros(order + 2)  # weights by the number of isolated vertices
     isolated[0] = 1.0
-    found = [1.0]
+    weights = [1.0]
     for vertices in range(order):
         grown = np.zeros(order + 2)
         for alone in range(vertices + 1):
@@ -78,8 +78,8 @@ def joined_weights(order: int, sigma: float) -> list[float]:
                 ways = comb(alone, taken) * edge**taken * exp(pull * (vertices - alone))
                 grown[alone - taken] += isolated[alone] * ways
         isolated = grown
-        found.append(float(isolated[0]))
-    return found
+        weights.append(float(isolated[0]))
+    return weights
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

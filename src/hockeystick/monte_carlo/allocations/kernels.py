@@ -126,7 +126,7 @@ def add_copies(
         work: seen, steps, owners and joined; overwritten, but for seen.
     """
     seen, steps, owners, joined = work
-    found = 0
+    placed = 0
     joined[:] = 0
     for step in range(counts.size):
         if not chance(rng, more[0]):
@@ -134,22 +134,22 @@ def add_copies(
         size = 2
         while size < order and chance(rng, more[size]):
             size += 1
-        first = found
+        first = placed
         for _ in range(size):
             owner = int(rng.random() * order)
-            while _holds(owners, first, found, owner):
+            while _holds(owners, first, placed, owner):
                 owner = int(rng.random() * order)
             if joined[owner] == visits:
                 return False
             joined[owner] += 1
-            steps[found], owners[found] = step, owner
-            found += 1
+            steps[placed], owners[placed] = step, owner
+            placed += 1
     for owner in range(order):
         if not chance(rng, kept[joined[owner]]):
             return False
     for owner in range(order):
         own = tag + 1 + owner
-        for place in range(found):
+        for place in range(placed):
             if owners[place] == owner:
                 seen[steps[place]] = own
                 counts[steps[place]] += 1
@@ -160,10 +160,10 @@ def add_copies(
 @njit(cache=True, nogil=True)
 def _holds(values: Integers, begin: int, end: int, value: int) -> bool:
     """Whether one of ``values[begin:end]`` is ``value``."""
-    found = False
+    holds = False
     for place in range(begin, end):
-        found = found or values[place] == value
-    return found
+        holds = holds or values[place] == value
+    return holds
 
 
 @njit(cache=True, nogil=True)

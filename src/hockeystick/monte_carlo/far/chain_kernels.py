@@ -82,8 +82,8 @@ def chain_table(
         if u == opportunities - 1 or pulls[u] != pulls[u + 1]:
             for count in range(counts):
                 for place in range(places):
-                    found = split(decay * (nodes[place] + pulls[u] * count), nodes)
-                    below[count, place], share[count, place] = found
+                    nearest = split(decay * (nodes[place] + pulls[u] * count), nodes)
+                    below[count, place], share[count, place] = nearest
         here = u % cell
         at_place = chances[here % chances.shape[0]]
         for count in range(counts):

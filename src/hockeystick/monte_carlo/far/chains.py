@@ -189,8 +189,10 @@ def waits_of(min_sep: int, prob: float, copies: int, cells: int, most: int) -> W
     copy is free too early there is the factor ``1 / (1 - p)``.
     """
     size = min_sep // cells
-    placed = [one for waiting in range(most + 1) for one in combinations_with_replacement(range(cells), waiting)]
-    states = [tuple(one.count(cell) for cell in range(cells)) for one in placed]
+    placed = [
+        multiset for waiting in range(most + 1) for multiset in combinations_with_replacement(range(cells), waiting)
+    ]
+    states = [tuple(multiset.count(cell) for cell in range(cells)) for multiset in placed]
     number = {state: place for place, state in enumerate(states)}
     within, freed = np.zeros((len(states), copies + 1), dtype=np.int64), np.ones((len(states), copies + 1))
     for place, state in enumerate(states):
@@ -231,8 +233,8 @@ def kept_shares(own: Columns, order: int) -> Array:
         for _ in range(order):
             sums = np.convolve(sums, single)
         shares[u] = sums
-    found: Array = np.minimum(shares / coin_chances(copies, own.law.prob)[-1], 1.0)
-    return found
+    kept: Array = np.minimum(shares / coin_chances(copies, own.law.prob)[-1], 1.0)
+    return kept
 
 
 @remembered

@@ -113,10 +113,10 @@ def columns_of(matrix: StrategyMatrix, sigma: float, law: Visits, side: Side, *,
     Raises: ValueError for a matrix that :func:`why_no_columns` refuses.
     """
     asked = Side.UPPER if _is_square(matrix, groups) else side
-    found = _columns(matrix, groups, sigma, law, asked)
-    if found is None:
+    columns = _columns(matrix, groups, sigma, law, asked)
+    if columns is None:
         raise ValueError(NO_FACTOR)
-    return found
+    return columns
 
 
 def why_no_columns(matrix: StrategyMatrix, groups: int = 1) -> str | None:
@@ -144,10 +144,10 @@ def _columns(matrix: StrategyMatrix, groups: int, sigma: float, law: Visits, sid
     if _is_square(matrix, groups):
         steps = np.arange(matrix.steps)
         return _split(matrix.columns(steps) / sigma, matrix.bands, law)
-    found = _factor(matrix, groups, side is Side.UPPER and _groups_differ(matrix, groups))
-    if found is None:
+    factored = _factor(matrix, groups, side is Side.UPPER and _groups_differ(matrix, groups))
+    if factored is None:
         return None
-    factor, error = found
+    factor, error = factored
     scale = 1.0 + error if side is Side.UPPER else 1.0 / (1.0 + error)
     reach = int((np.nonzero(factor)[0] - np.nonzero(factor)[1]).max()) + 1
     return _split(factor * (scale / sigma), reach, law)
@@ -160,16 +160,16 @@ def _factor(matrix: StrategyMatrix, groups: int, every_group: bool) -> tuple[Arr
     for group in range(1, min(groups, matrix.steps) if every_group else 1):
         other = _gram(matrix, groups, group)
         np.maximum(gram[: other.shape[0], : other.shape[0]], other, out=gram[: other.shape[0], : other.shape[0]])
-    found = causal_factor(gram)
-    if found is None:
+    factored = causal_factor(gram)
+    if factored is None:
         return None
-    return found[0], found[1] + 4.0 * matrix.rounding + 16.0 * UNIT_ROUNDOFF
+    return factored[0], factored[1] + 4.0 * matrix.rounding + 16.0 * UNIT_ROUNDOFF
 
 
 def _gram(matrix: StrategyMatrix, groups: int, group: int) -> Array:
     columns = matrix.columns(np.arange(group, matrix.steps, groups))
-    found: Array = columns.T @ columns
-    return np.maximum(found, found.T)
+    gram: Array = columns.T @ columns
+    return np.maximum(gram, gram.T)
 
 
 def _split(whole: Array, reach: int, law: Visits) -> Columns:

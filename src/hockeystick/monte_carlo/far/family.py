@@ -36,14 +36,14 @@ def propose(pair: DominatingPair, direction: Direction, epsilon: float) -> Seque
         linked = _above(Linked, pair, rate, chosen[1], epsilon, order=chosen[0])
     if linked is not None and not own.law.bins:
         return first, linked
-    if subject.tuples and (found := best_tuples(own, epsilon)) is not None:
-        tuples = _above(Tuples, pair, rate, found[2], epsilon, order=found[0], cap=found[1])
+    if subject.tuples and (best := best_tuples(own, epsilon)) is not None:
+        tuples = _above(Tuples, pair, rate, best[2], epsilon, order=best[0], cap=best[1])
     if tuples is not None and tuples.order >= ALONE:
         return first, tuples
     order, decay, limit = best_chain(own, epsilon)
     counted = _above(Counted, pair, rate, limit, epsilon, order=order, decay=decay)
-    above = [one for one in (counted, linked, tuples) if one is not None]
-    return (first, min(above, key=lambda one: one.weight_bound(epsilon))) if above else (first,)
+    above = [proposal for proposal in (counted, linked, tuples) if proposal is not None]
+    return (first, min(above, key=lambda proposal: proposal.weight_bound(epsilon))) if above else (first,)
 
 
 def first_proposal(pair: DominatingPair, direction: Direction, epsilon: float) -> Below | Add:
@@ -59,8 +59,8 @@ def _above(
 ) -> Above | None:
     """The proposal with these parameters, if its M is of any use."""
     values: dict[str, Any] = {"rate": rate, "block": limit.block, "limit": limit.most, **chosen}
-    one = kind(direction=Direction.REMOVE, pair=pair, **values)
-    return one if one.weight_bound(epsilon) < LARGEST_BOUND else None
+    proposal = kind(direction=Direction.REMOVE, pair=pair, **values)
+    return proposal if proposal.weight_bound(epsilon) < LARGEST_BOUND else None
 
 
 def fingerprint(pair: FreshBins) -> Sequence[Any]:

@@ -194,18 +194,18 @@ def log_history(
     kept: Array,
     edges: Edges,
     block: int,
-    found: tuple[Array, Array],
+    tables: tuple[Array, Array],
     left: Array,
     terms: Array,
 ) -> float:
     """The logarithm of a number between 0 and 1 whose mean is ``X_A / X'_A``: one history is drawn.
 
     Args:
-        found: table and units of :func:`products`.
+        tables: table and units of :func:`products`.
         left: at first ``odds``, then what participations leave of them; overwritten.
         terms: of the edges of a node; overwritten.
     """
-    (chance, where, first, numbers, jumps, _, start), (table, units) = edges, found
+    (chance, where, first, numbers, jumps, _, start), (table, units) = edges, tables
     size, most, last = table.shape[0], table.shape[1] - 1, terms.size - 1
     u, total, product = _drawn_start(rng, start, block, table, units), 0.0, 1.0
     m, free = u // block, most

@@ -41,8 +41,10 @@ def limits(own: Columns, tail: float) -> Limits:
     """Of all blocks those in which the largest field of such histories is smallest; others have at most this chance."""
     if own.law.bins:
         return Limits(own.law.bins, 1)
-    found = [Limits(block, fewest(own, block, tail)) for block in BLOCKS if block == BLOCKS[0] or block < 2 * own.steps]
-    return min(found, key=lambda one: greatest_field(own, one))
+    listed = [
+        Limits(block, fewest(own, block, tail)) for block in BLOCKS if block == BLOCKS[0] or block < 2 * own.steps
+    ]
+    return min(listed, key=lambda limit: greatest_field(own, limit))
 
 
 @remembered

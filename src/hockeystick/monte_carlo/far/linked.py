@@ -81,9 +81,9 @@ class Linked(Above):
     @property
     def trees(self) -> Trees:
         """The trees whose nodes the columns share."""
-        found = trees_of(self.pair)
-        assert found is not None
-        return found
+        trees = trees_of(self.pair)
+        assert trees is not None
+        return trees
 
     @property
     def proved(self) -> bool:
@@ -183,15 +183,15 @@ def caps_of(own: Columns, trees: Trees, order: int, each: tuple[int, ...]) -> tu
         each: the most participations of one history below a node, by level.
     """
     forest = coins_of(own, trees)
-    found: list[int] = []
+    caps: list[int] = []
     for height, nodes in enumerate(forest.nodes_at.tolist()):
         leaves = 1 << height
         more = nodes * tails(own.law.prob, order * leaves)
         beside = int(np.argmax(more <= OUTSIDE / forest.nodes_at.size))
-        found.append(min(order * each[height] + beside, order * leaves, 2 * found[-1] if found else order))
-        if len(found) * (found[-1] + 1.0) ** 2 > MAX_TABLES:
+        caps.append(min(order * each[height] + beside, order * leaves, 2 * caps[-1] if caps else order))
+        if len(caps) * (caps[-1] + 1.0) ** 2 > MAX_TABLES:
             return None
-    return tuple(found)
+    return tuple(caps)
 
 
 def law_of_coins(own: Columns, trees: Trees, order: int, each: tuple[int, ...]) -> Counts:
@@ -213,19 +213,19 @@ def best_linked(own: Columns, trees: Trees, epsilon: float) -> tuple[int, Limits
     """Order and limits with the smallest M times cost; what is left out is a small part of M. None without any."""
     if not served(own, trees):
         return None
-    found = None
+    best = None
     for tail in TAILS:
         limit = limits(own, tail)
         each = most_below(own, trees, limit)
         order = best_order(own, trees, each, epsilon)
         if order is None:
             break
-        found = order, limit
+        best = order, limit
         if not chance_of_others(own, limit):
             break
         if tail <= tail_beside(bounded_exp(log_largest(order, log_norm(own, trees, order, each), epsilon))):
             break
-    return found
+    return best
 
 
 def best_order(own: Columns, trees: Trees, each: tuple[int, ...], epsilon: float) -> int | None:

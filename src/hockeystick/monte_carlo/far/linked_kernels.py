@@ -61,12 +61,12 @@ def draw_linked_tuple(
     """
     law, trees, order, work = source
     times, owners = work[1], work[3]
-    found = draw_links(rng, trees, work)
-    if rng.random() >= draw_owners(rng, times[:found], order, law, owners):
+    linked = draw_links(rng, trees, work)
+    if rng.random() >= draw_owners(rng, times[:linked], order, law, owners):
         return False
     counts[:] = 0.0
     for copy in range(order):
-        draw_history(rng, times[:found], owners[:found], copy, law, counts)
+        draw_history(rng, times[:linked], owners[:linked], copy, law, counts)
     return True
 
 
@@ -81,9 +81,9 @@ def draw_linked_visits(
     """
     trees, visits, work = source
     times, copies, bins = work[1], visits.shape[0], edges.stride
-    found = draw_links(rng, trees, work)
+    linked = draw_links(rng, trees, work)
     visits[:] = -1
-    for i in range(found):
+    for i in range(linked):
         owner = int(copies * rng.random())
         while visits[owner, times[i] // bins] == times[i]:  # participations at one opportunity are of different copies
             owner = int(copies * rng.random())
@@ -110,7 +110,7 @@ def draw_links(
     """
     levels, splits, roots, link = trees
     places, times, linked, _ = work
-    found, leaf = 0, 0
+    kept, leaf = 0, 0
     for level in levels:
         draw_tree(rng, level, splits, roots, places)
         size = places[1]
@@ -124,11 +124,11 @@ def draw_links(
         for place in range(1 << level, 2 << level):
             for _ in range(places[place]):
                 if linked[participation]:
-                    times[found] = leaf
-                    found += 1
+                    times[kept] = leaf
+                    kept += 1
                 participation += 1
             leaf += 1
-    return found
+    return kept
 
 
 @njit(cache=True, nogil=True)

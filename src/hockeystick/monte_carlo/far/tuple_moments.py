@@ -96,8 +96,8 @@ def _logs(
     below = values[:, 0] + log_ndtr(nodes[0])
     inside = logsumexp(np.logaddexp(values[:, :-1] + log_lefts, values[:, 1:] + log_rights), axis=1)
     beyond = values[:, -1] - reach * nodes[-1] + 0.5 * reach**2 + log_ndtr(reach - nodes[-1])
-    found: Array = logsumexp([below, inside, beyond], axis=0)
-    return found
+    logs: Array = logsumexp([below, inside, beyond], axis=0)
+    return logs
 
 
 def log_tail(own: Columns, order: int, cap: float) -> float:

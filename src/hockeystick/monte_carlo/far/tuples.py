@@ -94,15 +94,15 @@ def _served(own: Columns) -> bool:
 
 def best_tuples(own: Columns, epsilon: float) -> tuple[int, float, Limits] | None:
     """Order, cap and limits with the smallest M; what is left out is a small part of it. None without any."""
-    found: list[tuple[float, int, float]] = []
+    tried: list[tuple[float, int, float]] = []
     for order in ORDERS if _served(own) else ():
         cap = _smallest_cap(own, order, epsilon)
-        if cap is None or (found and log_largest(order, log_norm(cap), epsilon) > found[-1][0] + 1.0):
+        if cap is None or (tried and log_largest(order, log_norm(cap), epsilon) > tried[-1][0] + 1.0):
             break
-        found.append((log_largest(order, log_norm(cap), epsilon), order, cap))
-    if not found:
+        tried.append((log_largest(order, log_norm(cap), epsilon), order, cap))
+    if not tried:
         return None
-    least, order, cap = min(found)
+    least, order, cap = min(tried)
     return order, cap, limits(own, tail_beside(bounded_exp(least)))
 
 

@@ -74,10 +74,10 @@ class Visits:
     @cached_property
     def edges(self) -> Edges:
         """The automaton. Of a visit the last edge is that of the first step."""
-        one, numbers, bins = np.ones(1, np.int64), np.arange(self.coins + 1), self.bins
+        once, numbers, bins = np.ones(1, np.int64), np.arange(self.coins + 1), self.bins
         if bins:
             where = np.arange(bins)[::-1].copy()
-            return Edges(np.full(bins, self.prob), where, np.array([0, bins]), one, bins * one, bins, np.ones(1))
+            return Edges(np.full(bins, self.prob), where, np.array([0, bins]), once, bins * once, bins, np.ones(1))
         nowhere, first = np.zeros_like(numbers), np.arange(numbers.size + 1)
         return Edges(self.chances, nowhere, first, numbers, np.where(numbers > 0, self.min_sep, 1), 1, self.start)
 
@@ -125,26 +125,26 @@ def moments(couplings: Array, edges: Edges) -> tuple[Array, float]:
 @njit(cache=True, nogil=True)
 def nodes_of(edges: Edges, start: Array, steps: int) -> Array:
     """The chance that each opportunity is a node, for these chances of the first one."""
-    found = np.zeros(steps)
+    chances = np.zeros(steps)
     for u in range(0, steps, edges.stride):
         if u < start.size:
-            found[u] += start[u]
+            chances[u] += start[u]
         for kind in range(edges.number.size):
             if u + edges.jump[kind] < steps:
                 for e in range(edges.first[kind], edges.first[kind + 1]):
-                    found[u + edges.jump[kind]] += found[u] * edges.chance[e]
-    return found
+                    chances[u + edges.jump[kind]] += chances[u] * edges.chance[e]
+    return chances
 
 
 @njit(cache=True, nogil=True)
 def expected(edges: Edges, start: Array, steps: int) -> Array:
     """``E x_u`` for each opportunity, for these chances of the first node."""
-    nodes, found = nodes_of(edges, start, steps), np.zeros(steps)
+    nodes, means = nodes_of(edges, start, steps), np.zeros(steps)
     for u in range(0, steps, edges.stride):
         for kind in range(edges.number.size):
             for e in range(edges.first[kind], edges.first[kind + 1]):
-                found[u + edges.where[e]] += nodes[u] * edges.chance[e] * edges.number[kind]
-    return found
+                means[u + edges.where[e]] += nodes[u] * edges.chance[e] * edges.number[kind]
+    return means
 
 
 @njit(cache=True, nogil=True)

@@ -85,11 +85,11 @@ class Forest:
 
         The chances of all levels together are ``tail`` or less, but for caps that a higher level lowers.
         """
-        found = []
+        caps = []
         for height, nodes in enumerate(self.nodes_at.tolist()):
             more = nodes * tails(self.prob, self.coins << height)
-            found.append(max(int(np.argmax(more <= tail / self.nodes_at.size)), 1))
-        return np.minimum.accumulate(np.array(found, dtype=np.int64)[::-1])[::-1].copy()
+            caps.append(max(int(np.argmax(more <= tail / self.nodes_at.size)), 1))
+        return np.minimum.accumulate(np.array(caps, dtype=np.int64)[::-1])[::-1].copy()
 
     def chance_of_others(self, caps: Integers) -> float:
         """At least the chance of more participations below some node; never 0."""

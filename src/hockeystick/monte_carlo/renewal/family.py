@@ -154,15 +154,15 @@ def _conditional(pair: RenewalMixture) -> tuple[float, float, float]:
 
 def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
     """Importance proposals, where they are proved, and the naive one, where it can be drawn."""
-    found = far.propose if why_not_far(pair) is None else renewal_proposals.propose
+    importance = far.propose if why_not_far(pair) is None else renewal_proposals.propose
     naive = [] if pair.too_large is not None else [NaiveRenewal(direction=direction, pair=pair)]
-    return (*found(pair, direction, epsilon), *naive)
+    return (*importance(pair, direction, epsilon), *naive)
 
 
 def quick(pair: RenewalMixture, direction: Direction, epsilon: float) -> Proposal | None:
     """The first proposal where the columns of one example overlap, and one with the smallest table elsewhere."""
-    found = far.first_proposal if why_not_far(pair) is None else renewal_proposals.quick
-    return found(pair, direction, epsilon)
+    first = far.first_proposal if why_not_far(pair) is None else renewal_proposals.quick
+    return first(pair, direction, epsilon)
 
 
 def fingerprint(pair: RenewalMixture) -> Sequence[Any]:

@@ -36,12 +36,12 @@ def log_densities(outputs: Array, densities: Densities, mixed: bool, work: Works
 def draw_chain(rng: np.random.Generator, steps: Integers, shifts: Array, length: int, chain: Recursion) -> int:
     """Draw the participations of a cold chain, in ascending order, with their shifts; return their number."""
     rate = -np.expm1(chain.log_stay)
-    found = 0
+    visited = 0
     step = 0.0
     while True:
         step += np.floor(np.log1p(-rng.random()) / chain.log_stay)
         if step >= length:
-            return found
+            return visited
         left = rng.random() * rate
         kind = 0
         while kind < chain.times.size - 1:
@@ -49,8 +49,8 @@ def draw_chain(rng: np.random.Generator, steps: Integers, shifts: Array, length:
             if left < 0.0:
                 break
             kind += 1
-        steps[found], shifts[found] = int(step), chain.times[kind]
-        found += 1
+        steps[visited], shifts[visited] = int(step), chain.times[kind]
+        visited += 1
         step += chain.min_sep
 
 
@@ -71,12 +71,12 @@ def draw_tilted(
     mixed = share < 1.0
     for sample in range(out.shape[0]):
         if mixed and rng.random() >= share:
-            found = draw_chain(rng, steps, shifts, length, chain)
+            visited = draw_chain(rng, steps, shifts, length, chain)
         else:
-            found = draw_participations(rng, steps, counts, terms, table)
-            shifts[:found] = counts[:found]
+            visited = draw_participations(rng, steps, counts, terms, table)
+            shifts[:visited] = counts[:visited]
         for i in range(length):
             outputs[i] = rng.standard_normal()
-        for j in range(found):
+        for j in range(visited):
             add_column(exact.taps, steps[j], shifts[j], length, outputs)
         log_densities(outputs, densities, mixed, work, out[sample])

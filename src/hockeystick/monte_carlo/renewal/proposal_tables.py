@@ -287,7 +287,7 @@ def draw_participations(rng: np.random.Generator, steps: Integers, counts: Integ
     cumulative, survival, values, copies = table.cumulative, table.survival, table.values, table.copies
     last = values.shape[0]
     start = min(int(np.searchsorted(cumulative, rng.random(), side="right")), cumulative.size - 1)
-    step, state, found = table.first_steps[start], table.first_states[start], 0
+    step, state, visited = table.first_steps[start], table.first_states[start], 0
     while step < last:
         least = 0
         if state == 0:
@@ -315,7 +315,7 @@ def draw_participations(rng: np.random.Generator, steps: Integers, counts: Integ
                 break
             taken += 1
         if taken > 0:
-            steps[found], counts[found] = step, taken
-            found += 1
+            steps[visited], counts[visited] = step, taken
+            visited += 1
         step, state = step + copies.jumps[state, taken], copies.targets[state, taken]
-    return found
+    return visited

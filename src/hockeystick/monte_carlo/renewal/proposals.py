@@ -214,14 +214,14 @@ def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> list[
         return []
     first, *others = orders
     hits, reach = _hits(pair, epsilon), _reach(pair, epsilon)
-    found: list[Proposal] = []
+    proposals: list[Proposal] = []
     if reach < MAX_REACH:
         reaches = dict.fromkeys(max(first, round(part * reach)) for part in NEARER)
-        found.extend(_copies_proposal(pair, first, more, NEAR) for more in reaches)
-        found.append(_copies_proposal(pair, first, max(first, reach), SMALL_M))
-    found.extend(_order_proposal(pair, first, share, epsilon, hits) for share in SHARES)
-    found.extend(_order_proposal(pair, order, SHARES[-1], epsilon, hits) for order in others[:1])
-    return [proposal for proposal in found if proposal.weight_bound(epsilon) < 1.0]
+        proposals.extend(_copies_proposal(pair, first, more, NEAR) for more in reaches)
+        proposals.append(_copies_proposal(pair, first, max(first, reach), SMALL_M))
+    proposals.extend(_order_proposal(pair, first, share, epsilon, hits) for share in SHARES)
+    proposals.extend(_order_proposal(pair, order, SHARES[-1], epsilon, hits) for order in others[:1])
+    return [proposal for proposal in proposals if proposal.weight_bound(epsilon) < 1.0]
 
 
 def quick(pair: RenewalMixture, direction: Direction, epsilon: float) -> Proposal | None:

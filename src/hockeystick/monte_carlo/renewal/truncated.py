@@ -150,8 +150,8 @@ _cuts = lru_cache(maxsize=4)(cuts)
 def _covered(pair: TruncatedRenewal, direction: Direction, epsilon: float) -> Sequence[Covered]:
     """Importance proposals of the run without a cap; its naive one has no smaller M than that of the run with it."""
     inner = renewal.propose(pair.without_cuts, direction, epsilon)
-    kept = (one for one in inner if Side.UPPER in one.sides and not isinstance(one, Naive))
-    return [Covered(direction=direction, pair=pair, inner=one) for one in kept]
+    kept = (proposal for proposal in inner if Side.UPPER in proposal.sides and not isinstance(proposal, Naive))
+    return [Covered(direction=direction, pair=pair, inner=proposal) for proposal in kept]
 
 
 def propose(pair: TruncatedRenewal, direction: Direction, epsilon: float) -> Sequence[Proposal]:
@@ -159,12 +159,12 @@ def propose(pair: TruncatedRenewal, direction: Direction, epsilon: float) -> Seq
 
     Raises: UnsupportedError where there is none of them.
     """
-    covered = [one for one in _covered(pair, direction, epsilon) if one.proved]
+    covered = [proposal for proposal in _covered(pair, direction, epsilon) if proposal.proved]
     if _why_not_naive(pair) is not None:
         if not covered:
             raise UnsupportedError("No samples of the run without a cap bound it from above at this noise.")
         return covered
-    rare = [one for one in covered if one.added <= RARE * one.inner.weight_bound(epsilon) < RARE]
+    rare = [proposal for proposal in covered if proposal.added <= RARE * proposal.inner.weight_bound(epsilon) < RARE]
     return (*rare, NaiveTruncated(direction=direction, pair=pair))
 
 

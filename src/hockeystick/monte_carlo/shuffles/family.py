@@ -135,8 +135,8 @@ def propose(pair: ShuffledBatches, direction: Direction, epsilon: float) -> Sequ
     """
     naive = NaiveShuffle(direction=direction, pair=pair)
     if direction is Direction.REMOVE:
-        one = replace(pair, epochs=1)
-        trials = (FartherShuffle(direction=direction, pair=one, beta=float(beta), share=1.0) for beta in BETAS)
+        single = replace(pair, epochs=1)
+        trials = (FartherShuffle(direction=direction, pair=single, beta=float(beta), share=1.0) for beta in BETAS)
         beta = min(trials, key=lambda proposal: proposal.weight_bound(epsilon)).beta
         return (
             FartherShuffle(direction=direction, pair=pair, beta=beta, share=rounded(1.0 / pair.epochs)),

@@ -52,12 +52,12 @@ def draw_epochs(rng: np.random.Generator, sigma: float, bins: int, epochs: int, 
 @njit(cache=True, nogil=True)
 def _first_power_means(u: Array, top: float) -> tuple[float, float]:
     """``log A_1`` and ``log A_2``; the largest u is taken out of the exponentials."""
-    one, two = 0.0, 0.0
+    first, second = 0.0, 0.0
     for t in range(u.size):
         ratio = np.exp(u[t] - top)
-        one += ratio
-        two += ratio * ratio
-    return top + np.log(one / u.size), 2.0 * top + np.log(two / u.size)
+        first += ratio
+        second += ratio * ratio
+    return top + np.log(first / u.size), 2.0 * top + np.log(second / u.size)
 
 
 @njit(cache=True, nogil=True)

@@ -73,12 +73,12 @@ class Participations:
         Where there is no opportunity u - e it is that of the first opportunity that has one, and does not matter.
         """
         opportunities, _, window = self.scaled.shape
-        found = np.zeros((opportunities, window))
+        products = np.zeros((opportunities, window))
         for e in range(window):
             for d in range(min(window - e, opportunities)):
-                found[: opportunities - d, e] += (self.scaled[d:, :, d] * self.scaled[d:, :, d + e]).sum(axis=1)
-            found[:e, e] = found[min(e, opportunities - 1), e]
-        return found
+                products[: opportunities - d, e] += (self.scaled[d:, :, d] * self.scaled[d:, :, d + e]).sum(axis=1)
+            products[:e, e] = products[min(e, opportunities - 1), e]
+        return products
 
 
 MAX_WINDOW = 12

@@ -67,9 +67,9 @@ class _Trees(Proposal):
     @property
     def forest(self) -> Forest:
         """The trees."""
-        found = forest_of(self.pair)
-        assert found is not None
-        return found
+        forest = forest_of(self.pair)
+        assert forest is not None
+        return forest
 
     @property
     def proved(self) -> bool:
@@ -233,10 +233,10 @@ def forest_of(pair: SubsetMixture) -> Forest | None:
 
 @lru_cache(maxsize=4)
 def _forest(sizes: tuple[int, ...], sigma: float, prob: float, coins: int) -> Forest | None:
-    found = Forest(levels_of(sizes), 1.0 / sigma, prob, coins)
-    if found.nodes > MAX_NODES or coins * prob * max(sizes) > MAX_OF_ONE or found.caps(FEWEST).max() > MAX_OF_ONE:
+    forest = Forest(levels_of(sizes), 1.0 / sigma, prob, coins)
+    if forest.nodes > MAX_NODES or coins * prob * max(sizes) > MAX_OF_ONE or forest.caps(FEWEST).max() > MAX_OF_ONE:
         return None
-    return found
+    return forest
 
 
 @remembered
