@@ -4,14 +4,17 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import hockeystick as hs
 from hockeystick.certificate import Certificate
+from hockeystick.certification import rounding
 from hockeystick.certification.verification import verify
 from hockeystick.errors import InvalidInputError, UnsupportedError, VerificationError
 from hockeystick.evidence.store import EvidenceStore
 from hockeystick.interop.deployments_registry import registry_entry
 from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.noise.exact.grid import Grid, grid_of
 from hockeystick.report.certificate import document
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
@@ -144,3 +147,77 @@ def test_a_store_keeps_the_matrices_of_exact_mechanisms(strategy, tmp_path):
             assert pinned.exact
             assert pinned.matrix.digest == run(strategy, sigma=2.0).matrix.digest
             store.check()
+
+
+@pytest.mark.parametrize("strategy", [hs.Identity(), hs.BandedSquareRoot(bands=2), hs.BandedInverseSquareRoot(bands=2)])
+@pytest.mark.parametrize("asked", [{"epsilon": 0.5}, {"epsilon": 2.0}, {"delta": 1e-3}])
+def test_the_lower_end_of_a_run_is_below_the_truth_of_its_whole_numbers(strategy, asked, monkeypatch):
+    """Two steps, of one example in both: the law of what is released, summed up over a grid of a quarter."""
+    coarse = Grid(exponent=2, scale=1.3 * 4.0, limit=10**6)
+    monkeypatch.setattr(rounding, "grid_of", lambda matrix, sigma, width: coarse)
+    pair = hs.Mechanism(strategy=strategy, sampler=hs.Deterministic(bins=1, epochs=2), noise_multiplier=1.3, exact=True)
+    certified = hs.certify(pair, **asked)
+    real, found = getattr(certified, "epsilon" if "delta" in asked else "delta").lower, certified.bits.lower
+    assert found < real
+    matrix = pair.matrix.materialize()
+    w = np.arange(-80, 81)
+    without = released_law(matrix, type(strategy) is hs.BandedInverseSquareRoot, w, w, coarse.scale)
+    with_it = np.zeros_like(without)
+    with_it[3:, 3:] = without[:-3, :-3]  # a gradient that lost a step
+    if "epsilon" in asked:
+        assert 0.0 < found <= (with_it - np.exp(asked["epsilon"]) * without).clip(0.0).sum() <= real + 1e-9
+    else:
+        assert asked["delta"] <= (with_it - np.exp(found) * without).clip(0.0).sum()
+
+
+def released_law(matrix, by_sums, first, second, scale):
+    """Probabilities of the noise's whole numbers in two steps, shape (numbers, numbers), by cells and quadrature."""
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    cell = (first[:, None] + 0.5 * nodes) * matrix[0, 0]  # of z_1, that rounds to a number of the first step
+    density = norm.pdf(cell / scale) / scale * 0.5 * weights * matrix[0, 0]
+    past = (cell if by_sums else np.broadcast_to(first[:, None], cell.shape))[..., None]
+    if by_sums:  # v_2 = round(W_21 z_1 + W_22 z_2)
+        inverse = np.linalg.inv(matrix)
+        middle, spread = inverse[1, 0] * past, inverse[1, 1] * scale
+    else:  # v_2 = round((z_2 - C_21 v_1) / C_22)
+        middle, spread = -matrix[1, 0] / matrix[1, 1] * past, scale / matrix[1, 1]
+    ends = [norm.cdf((second + side - middle) / spread) for side in (0.5, -0.5)]
+    return np.einsum("an,anb->ab", density, ends[0] - ends[1])
+
+
+@pytest.mark.parametrize("strategy", [hs.SquareRoot(), hs.BandedInverseSquareRoot(bands=3)])
+def test_the_lower_end_of_a_run_is_that_of_a_test_whose_threshold_moves(strategy):
+    """As the page has it: P at tau + alpha and Q at tau - alpha, for the best tau of many."""
+    steps, epsilon, sigma = 30, 1.0, 6.0
+    mechanism = hs.Mechanism(
+        strategy=strategy, sampler=hs.Deterministic(bins=3, epochs=10), noise_multiplier=sigma, exact=True
+    )
+    certified = hs.certify(mechanism, epsilon=epsilon)
+    matrix, grid = mechanism.matrix.materialize(), grid_of(mechanism.matrix, sigma, 1)
+    mean = matrix[:, ::3].sum(axis=1) * (1.0 - grid.step)
+    moves = np.diag(matrix) if isinstance(strategy, hs.SquareRoot) else matrix.sum(axis=1)
+    alpha, shift = grid.step / 2.0 * np.linalg.norm(moves) / sigma, np.linalg.norm(mean) / sigma
+    tau = np.linspace(-4.0, 8.0, 200_001)
+    best = (norm.sf(tau + alpha - shift) - np.exp(epsilon) * norm.sf(tau - alpha)).max()
+    assert best * (1.0 - 1e-8) <= certified.bits.lower <= best  # shifts are rounded down by parts of 1e-9
+    assert certified.bits.lower < certified.delta.lower * (1.0 - 1e-6)
+    assert steps == len(matrix)
+
+
+def test_a_lower_end_that_is_no_threshold_test_has_no_number(certificate):
+    assert certificate.bits.lower is None
+    tree = hs.Mechanism(
+        strategy=hs.BinaryTree(), sampler=hs.Deterministic(bins=2, epochs=2), noise_multiplier=2.0, exact=True
+    )
+    assert hs.certify(tree, delta=1e-5).bits.lower is None
+
+
+def test_the_lower_end_of_a_run_is_shown_and_verified(tmp_path):
+    fixed = hs.Mechanism(sampler=hs.Deterministic(bins=4, epochs=2), noise_multiplier=2.0, exact=True)
+    said = hs.certify(fixed, delta=1e-5)
+    rows = {row.name: row.text for section in document(said).sections for row in section.rows}
+    assert rows["lower end of a run"] == f"{said.bits.lower!r}, of the rounded numbers"
+    forged = said.model_copy(update={"bits": said.bits.model_copy(update={"lower": 1.01 * said.bits.lower})}).sealed()
+    with pytest.raises(VerificationError, match="bits"):
+        verify(forged)
+    verify(said)

@@ -137,8 +137,8 @@ FAULTS = [
     ),
     (
         "certification/verification.py",
-        '"sensitivity", "rates", "noise")',
-        '"sensitivity", "rates", "noise", "confidence")',
+        '"sensitivity", "rates", "noise", "bits")',
+        '"sensitivity", "rates", "noise", "bits", "confidence")',
         "a sampled certificate may say that it is certain",
         FIELDS,
     ),

@@ -6,6 +6,7 @@ An entry is (path, old text, new text, reason, tests); the old text occurs once 
 EXACT = "tests/noise/test_exact.py"
 ENCLOSURE = "tests/noise/test_enclosure.py"
 THEOREM = f"{EXACT}::test_the_integers_are_those_of_the_theorem"
+MOVES = "tests/certification/test_bits.py::test_the_lower_end_of_a_run_is_that_of_a_test_whose_threshold_moves"
 TAIL = f"{EXACT}::test_numbers_in_the_tail_are_rounded_like_all_others"
 
 FAULTS = [
@@ -145,5 +146,26 @@ FAULTS = [
         "if False:",
         "a run continues on another grid",
         f"{EXACT}::test_states_that_do_not_fit_are_refused",
+    ),
+    (
+        "certification/rounding.py",
+        "- 2.0 * alpha",
+        "- alpha",
+        "the threshold of a rounded test moves in one law alone",
+        MOVES,
+    ),
+    (
+        "certification/rounding.py",
+        "* (1.0 - step) - 2.0",
+        "- 2.0",
+        "gradients of a rounded test lose no step",
+        MOVES,
+    ),
+    (
+        "certification/rounding.py",
+        "matrix.diagonal_entries if feeds_back(matrix) else matrix.dot(np.ones(matrix.steps))",
+        "matrix.diagonal_entries",
+        "sums are rounded as feedback is",
+        MOVES,
     ),
 ]

@@ -26,8 +26,13 @@ def _sensitivity(pair: DominatingPair, side: Side) -> float:
     return pair.full_sensitivity * (1.0 + error)
 
 
+def at_sensitivity(noise_multiplier: float, sensitivity: float, side: Side) -> Profile:
+    """The profile of ``N(sensitivity, sigma^2)`` against ``N(0, sigma^2)``, on a side; both directions are equal."""
+    return _Profile(noise_multiplier, sensitivity, side)
+
+
 def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return dict.fromkeys(Direction, _Profile(pair.noise_multiplier, _sensitivity(pair, side), side))
+    return dict.fromkeys(Direction, at_sensitivity(pair.noise_multiplier, _sensitivity(pair, side), side))
 
 
 @dataclass(frozen=True, eq=False)

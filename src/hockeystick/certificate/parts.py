@@ -162,12 +162,15 @@ class Bits(Spec):
         assumed: what the proof takes for granted.
         not_covered: what it says nothing about.
         lower_end: what the lower end of the interval is about.
+        lower: the lower end for what a run releases, which is rounded, whatever its number of parameters; None where
+            the bound is no threshold test.
     """
 
     covered: tuple[str, ...]
     assumed: tuple[str, ...]
     not_covered: tuple[str, ...]
     lower_end: str
+    lower: Bounded | None
 
 
 class Status(StrEnum):

@@ -33,6 +33,7 @@ from hockeystick.certificate import (
     exact,
     number,
 )
+from hockeystick.certification.rounding import lower_end_of_run
 from hockeystick.certification.texts import Texts, texts_of
 from hockeystick.errors import CannotCertifyError, InvalidInputError
 from hockeystick.mechanism import Mechanism
@@ -113,7 +114,7 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
         actors=actors(mechanism),
         rates=rates(sampler, statements.num_examples),
         noise=_noise(mechanism, sensitivity, statements),
-        bits=bits(mechanism),
+        bits=bits(mechanism, epsilon, delta, method.lower),
         sensitivity=sensitivity,
         strategy_digest=mechanism.matrix.digest if mechanism.strategy.optimised else None,
         references=(
@@ -296,8 +297,13 @@ def not_covered(statements: Statements, generator: ForeignNoise | None, texts: T
     return said if generator is None else (*said, texts.generator.format(name=generator.name))
 
 
-def bits(mechanism: Mechanism) -> Bits | None:
-    """What is proved, assumed and not covered of the bits of a run; None where its noise is in floating point."""
+def bits(mechanism: Mechanism, epsilon: float | Interval, delta: float | Interval, lower: str | None) -> Bits | None:
+    """What is proved, assumed and not covered of the bits of a run; None where its noise is in floating point.
+
+    Args:
+        epsilon, delta: of the claim, one of them an interval.
+        lower: the method that gave its lower end.
+    """
     if not mechanism.exact:
         return None
     return Bits(
@@ -314,6 +320,7 @@ def bits(mechanism: Mechanism) -> Bits | None:
         ),
         not_covered=("How long a step takes, which says a little about the noise.",),
         lower_end=_LOWER_END if mechanism.matrix.rows == mechanism.matrix.steps else _LOWER_END_OF_TREES,
+        lower=lower_end_of_run(mechanism, epsilon, delta, lower),
     )
 
 

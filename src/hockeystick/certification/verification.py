@@ -47,7 +47,7 @@ from hockeystick.types import Side
 
 DEFAULT_BUDGET = 600.0
 """Seconds that the verification of a stranger's certificate may take unless said otherwise."""
-COMPUTED = ("generator", "without_amplification", "numbers", "sensitivity", "rates", "noise")
+COMPUTED = ("generator", "without_amplification", "numbers", "sensitivity", "rates", "noise", "bits")
 """Numbers beside the bounds, which another machine may find with other last digits."""
 ROUNDED = PORTABLE / 2.0
 """How far those may differ, relatively: less than upper bounds are moved by when they are issued, so they still are

@@ -141,6 +141,7 @@ def _bits(certificate: Certificate) -> tuple[Row, ...]:
         Row("bits assumed", " ".join(bits.assumed)),
         Row("bits not covered", " ".join(bits.not_covered)),
         Row("lower end", bits.lower_end),
+        *(() if bits.lower is None else (Row("lower end of a run", f"{exact(bits.lower)}, of the rounded numbers"),)),
     )
 
 
