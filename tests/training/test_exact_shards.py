@@ -45,7 +45,7 @@ def mesh():
     distributed.destroy_process_group()
 
 
-def private(mesh, spoil=(), **options):
+def private(mesh, spoil=(), wrap_model=True, **options):
     """Engine, model, optimizer, criterion and loader; in whole tensors without a mesh."""
     torch.manual_seed(0)
     tokens, labels = torch.randint(0, 30, (EXAMPLES, 4)), torch.randint(3, (EXAMPLES,))
@@ -83,8 +83,9 @@ def private(mesh, spoil=(), **options):
         max_grad_norm=CLIP,
         criterion=criterion,
         grad_sample_mode="hooks" if mesh is None else "ghost_fsdp",
+        wrap_model=wrap_model,
     )
-    return engine, made[0], made[1], criterion if mesh is None else made[2], made[-1]
+    return engine, made[0] if wrap_model else net, made[1], criterion if mesh is None else made[2], made[-1]
 
 
 def sums_of(engine, model, optimizer, criterion, loader):
@@ -109,6 +110,10 @@ def test_layer_by_layer_gives_the_same_whole_numbers(spoil, mesh):
     assert rows.shape == (5, 30 * 16 + 16 + 32 + 51)
     assert np.isfinite(rows).all()
     assert np.array_equal(rows, sums_of(*private(mesh, spoil)))
+
+
+def test_a_model_that_is_not_wrapped_is_trained_alike(mesh):
+    assert np.array_equal(sums_of(*private(mesh)), sums_of(*private(mesh, wrap_model=False)))
 
 
 def test_gradients_without_noise_are_nowhere_after_a_backward_pass(mesh):

@@ -140,6 +140,14 @@ def test_workers_change_nothing(workers):
     assert np.array_equal(gradients_of(engine, *made(engine, loader={"num_workers": workers})), expected())
 
 
+@pytest.mark.parametrize("mode", ["hooks", "functorch"])
+def test_a_model_that_is_not_wrapped_is_trained_alike(mode):
+    """Opacus then returns its hooks in the place of the model."""
+    engine, model = engine_of(physical_batch_size=5), Sum()
+    _, optimizer, loader = made(engine, model, grad_sample_mode=mode, wrap_model=False)
+    assert np.array_equal(gradients_of(engine, model, optimizer, loader), expected())
+
+
 def test_a_mean_is_over_the_public_batch_size():
     """Rows of a power of two, whose division and multiplication are exact."""
     engine = engine_of(physical_batch_size=4)

@@ -52,7 +52,7 @@ class SumsExactly:
     accumulated_iterations: int
     run: Run
     batches: BatchSampler
-    model: torch.nn.Module
+    model: Any
     noise: Any
     sharded: bool
     _check_batch: Any
@@ -68,7 +68,7 @@ class SumsExactly:
         self.of_layers = None if norms is None else layer_steps(norms, steps)
         self.piece: Piece | None = None
         self.shape: list[Any] | None = None
-        self.model.register_forward_pre_hook(self._check_shape, with_kwargs=True)
+        self.model._module.register_forward_pre_hook(self._check_shape, with_kwargs=True)
 
     def _check_shape(self, model: torch.nn.Module, inputs: Any, named: Any) -> None:
         """Every physical batch that is trained on has the shape of the first."""

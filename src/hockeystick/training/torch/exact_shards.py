@@ -104,13 +104,12 @@ class SumsShards(SumsExactly):
         """As for parameters that are not shared out."""
         super().sum_exactly(steps, rows)
         place = {parameter: at for at, parameter in enumerate(self.params)}
-        model: Any = self.model
         self.places = {
             module: [place[parameter] for _, parameter in trainable_parameters(module)]
-            for module in model.iterate_submodules(model._module)
+            for module in self.model.iterate_submodules(self.model._module)
         }
         self._drop()
-        model.receiver = self
+        self.model.receiver = self
 
     def _drop(self) -> None:
         """No physical batch waits to be added."""
