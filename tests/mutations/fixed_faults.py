@@ -17,7 +17,7 @@ FAULTS = [
         "share * other + (1.0 - share) * own",
         "(1.0 - share) * other + share * own",
         "the shares of advanced joint convexity change places",
-        COVERED,
+        f"{BOUNDS}::test_upper_bounds_cover_others_of_the_opposite_gradient",
     ),
     (
         LAWS,
@@ -59,7 +59,7 @@ FAULTS = [
         "np.append(np.cumsum(areas[::-1])[::-1], 0.0) + _beyond(logs, end)",
         "np.append(np.cumsum(areas[::-1])[::-1], 0.0)",
         "what is beyond the last place is left out",
-        BOUNDS,
+        f"{BOUNDS}::test_integrals_that_end_early_say_no_less",
     ),
     (
         LAWS,
@@ -81,13 +81,6 @@ FAULTS = [
         "replaced = dict.fromkeys(Direction, Distances(two, one))",
         "a replaced example displaces nobody",
         COVERED,
-    ),
-    (
-        ACCOUNTANT,
-        "if pair.cohort_steps > 1 or pair.sampling_prob == 1.0:",
-        "if pair.sampling_prob == 1.0:",
-        "the theorem on fresh batches is applied to cohorts",
-        BOUNDS,
     ),
     (
         ACCOUNTANT,
@@ -122,7 +115,7 @@ FAULTS = [
         "return (2.0 if self.replaced else 1.0) * sqrt(self.steps)",
         "return sqrt(self.steps)",
         "known batches of a replaced example are charged as if it were zeroed out",
-        "tests/conformance/test_registry.py",
+        f"{BOUNDS}::test_known_batches_are_a_gaussian_of_twice_the_sensitivity",
     ),
     (
         "samplers/fixed_size.py",
@@ -136,7 +129,7 @@ FAULTS = [
         'expect(batch.size == self.sampler.batch_size, "batch_size")',
         'expect(batch.size <= self.sampler.batch_size, "batch_size")',
         "shorter batches are recorded as kept promises",
-        CONFORMANCE,
+        "tests/training/test_run.py",
     ),
     (
         "audit/chances.py",

@@ -1,6 +1,7 @@
 """Batches of exactly one size: bounds against enumerated batches, and the steps of the proof."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import combinations
 from math import comb, exp, inf, log
 
@@ -11,10 +12,12 @@ from scipy.special import ndtr
 import hockeystick as hs
 from hockeystick.accountants.registry import accountant
 from hockeystick.bounds import Bound
+from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.profile import law_delta
-from hockeystick.laws.without_replacement import Distances, revealing_step
+from hockeystick.laws.without_replacement import Distances, averaged_profile, revealing_step
 from hockeystick.pairs.fixed_size import FixedSizeSteps
+from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
@@ -26,6 +29,11 @@ Cells = tuple[np.ndarray, np.ndarray]
 """Probabilities of the cells of one output, in the two runs."""
 
 
+def normal_cells(ends: np.ndarray) -> np.ndarray:
+    """Probabilities between ends, each from the tail on its own side, where it keeps its digits."""
+    return np.where(ends[1:] <= 0.0, np.diff(ndtr(ends)), -np.diff(ndtr(-ends)))
+
+
 def cells(gradients: list[float], others: list[float], batch: int, sigma: float, count: int) -> list[np.ndarray]:
     """Probabilities of cells of a step's output, for each gradient of the example, by enumeration of all batches."""
     ends = np.concatenate([[-inf], np.linspace(-REACH * sigma - 6.0, REACH * sigma + 6.0, count - 1), [inf]])
@@ -33,7 +41,7 @@ def cells(gradients: list[float], others: list[float], batch: int, sigma: float,
     for gradient in gradients:
         everyone = [*others, gradient]
         sums = Counter(sum(everyone[i] for i in chosen) for chosen in combinations(range(len(everyone)), batch))
-        masses = sum(times * np.diff(ndtr((ends - centre) / sigma)) for centre, times in sums.items())
+        masses = sum(times * normal_cells((ends - centre) / sigma) for centre, times in sums.items())
         found.append(masses / comb(len(everyone), batch))
     return found
 
@@ -88,6 +96,35 @@ def check_cases(seed: int, count: int) -> None:
 
 def test_upper_bounds_cover_random_datasets_that_react() -> None:
     check_cases(1, 30)
+
+
+@pytest.mark.parametrize("sigma", [0.4, 0.7, 1.5])
+@pytest.mark.parametrize("replaced", [True, False])
+def test_upper_bounds_cover_others_of_the_opposite_gradient(sigma: float, replaced: bool) -> None:
+    """One of six examples in one step."""
+    p, q = cells([1.0, -1.0 if replaced else 0.0], [-1.0] * 5, 1, sigma, 4000)
+    mechanism = hs.Mechanism(
+        sampler=hs.FixedSize(batch_size=1, num_examples=6, steps=1),
+        noise_multiplier=sigma,
+        unit=hs.Unit(neighbours="replace" if replaced else "zero_out"),
+    )
+    upper = bounds(mechanism, Side.UPPER)
+    for epsilon in (*EPSILONS, 6.0, 8.0):
+        assert delta(p, q, epsilon) <= upper.profiles[Direction.REMOVE](epsilon) * (1.0 + 1e-9)
+        assert delta(q, p, epsilon) <= upper.profiles[Direction.ADD](epsilon) * (1.0 + 1e-9)
+
+
+def test_integrals_that_end_early_say_no_less() -> None:
+    """What is beyond the last place is bounded by moments."""
+    worst = IndependentSteps(noise_multiplier=1.0, sampling_prob=0.5, steps=2)
+    known = accountant("direct").bound(worst, Side.UPPER)
+
+    def deltas(epsilons: Sequence[float], direction: Direction) -> list[float]:
+        return [known.profiles[direction](epsilon) for epsilon in epsilons]
+
+    early, late = (averaged_profile(deltas, 0.5, 1.0, 2, smallest) for smallest in (1e3, 1e-9))
+    for epsilon in (0.0, 0.5, 0.9):
+        assert early(epsilon) >= late(epsilon) * 0.999
 
 
 @pytest.mark.weekly
@@ -202,6 +239,20 @@ def test_cohorts_are_steps_with_less_noise() -> None:
     assert low[cohorts] == pytest.approx(low[fresh], rel=1e-9) == low[longer]
     assert METHOD.bound(cohorts, Side.UPPER).epsilon(1e-5) >= METHOD.bound(fresh, Side.UPPER).epsilon(1e-5)
     assert METHOD.bound(longer, Side.UPPER).epsilon(1e-5) >= METHOD.bound(more, Side.UPPER).epsilon(1e-5)
+
+
+def test_known_batches_are_a_gaussian_of_twice_the_sensitivity() -> None:
+    """Where everybody is in every batch there is nothing to hide. A law loses the square of its cells, of 1/54."""
+    mechanism = hs.Mechanism(
+        sampler=hs.FixedSize(batch_size=3, num_examples=3, steps=9),
+        noise_multiplier=3.0,
+        unit=hs.Unit(neighbours="replace"),
+    )
+    pair = dominating_pair(mechanism)
+    exact = gaussian_delta(3.0, 6.0, 1.0, Side.UPPER)
+    assert pair.batches_are_public
+    assert accountant("gaussian").bound(pair, Side.UPPER).delta(1.0) == pytest.approx(exact, rel=1e-9)
+    assert METHOD.bound(pair, Side.LOWER).delta(1.0) == pytest.approx(exact, rel=54.0**-2)
 
 
 def test_replacement_is_at_least_as_tight_as_renyi_accounting() -> None:
