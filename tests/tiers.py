@@ -5,7 +5,7 @@ python tests/tiers.py times.xml
 
 A test that takes longer than ``LIMIT`` seconds is slow, but the fastest of a file is not unless it takes longer than
 ``LIMIT_OF_FASTEST``. One that takes longer than ``LIMIT_OF_WHOLE`` is weekly, except those that kill a planted fault,
-the fastest of its parameters, the fastest of its file, and all of the rooms in ``KEPT``. Where all parameters of a test
+the fastest of its parameters, the fastest of its file, and all that ``KEPT`` names. Where all parameters of a test
 are slow, or weekly, its name stands for them. Tests that share a fixture that takes long are marked where they stand,
 as the time of the fixture is that of the first of them. Entries about tests that the report does not have stay, so that
 a report of whole runs will do, which have no weekly tests.
@@ -23,8 +23,14 @@ from covering import killers
 LIMIT = 0.1
 LIMIT_OF_FASTEST = 2.0
 LIMIT_OF_WHOLE = 2.0
-KEPT = ("tests/conformance/", "tests/properties/", "tests/training/", "tests/test_docs.py")
-"""Sandwiches of all kinds, training with every framework, and what pages show: in whole runs however long they take."""
+KEPT = (
+    "tests/conformance/",
+    "tests/properties/",
+    "tests/training/",
+    "tests/cli/test_processes.py",
+    "tests/test_docs.py",
+)
+"""Sandwiches of all kinds, training with every framework, the main job as a user runs it, and what pages show."""
 HERE = Path(__file__).parent
 
 

@@ -145,9 +145,9 @@ def test_poor_lines_are_still_bounds(
 def test_a_line_nearer_to_the_pole_answers_where_that_of_the_saddle_is_too_long(
     rate: float, sigma: float, steps: int, epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rare batches; against the laws of both sides, on grids four times as fine as usual."""
+    """Rare batches; against the laws of both sides, on grids twice as fine as usual."""
     sides = Profiles(PoissonMoments(rate, sigma), steps).sides(epsilon, Direction.REMOVE)
-    resolution = Resolution(272, 1e-9)
+    resolution = Resolution(136, 1e-9)
     laws = [
         power(thin(gaussian_law(sigma, 1.0, side, resolution), rate), steps, resolution)
         for side in (Side.LOWER, Side.UPPER)
