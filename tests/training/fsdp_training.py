@@ -1,5 +1,10 @@
-"""One process of two that share out the parameters: ``python fsdp_training.py FOLDER PORT RANK``."""
+"""One process of two that share out the parameters: ``python fsdp_training.py FOLDER PORT RANK [killed]``.
 
+With ``killed``, exact sums alone: saved at step 9 and killed at step 11, or continued where there is a state.
+"""
+
+import os
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -28,11 +33,14 @@ def whole(tensor: Any) -> Any:
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def train(mesh: Any, scale: float, rows: Any = None, *, exact: bool = False) -> tuple[Any, Any, Any, Any]:
+def train(
+    mesh: Any, scale: float, rows: Any = None, *, exact: bool = False, state_file: Path | None = None
+) -> tuple[Any, Any, Any, Any]:
     """Weights after the run, all gradients times the divisor over the clipping norm, sizes of batches, and the engine.
 
     With a mesh, the run is saved at step 9 and continued in a new engine with its rows elsewhere. Without one and with
-    exact sums, gradients are by hooks, all of them in memory.
+    exact sums, gradients are by hooks, all of them in memory. With a file for the state, the process is killed after
+    step 9, or continues from there.
     """
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
@@ -66,14 +74,26 @@ def train(mesh: Any, scale: float, rows: Any = None, *, exact: bool = False) -> 
             for x, y in loader:
                 optimizer.zero_grad()
                 (criterion(wrapped(x), y) * scale).backward()
+                before = engine.run.step
                 optimizer.step()
                 sizes.append(len(x))
-                if engine.run.step > len(gradients):
+                if engine.run.step > before:
                     gradients.append(torch.cat([whole(p.grad).reshape(-1) for p in optimizer.params]).double().numpy())
                 if engine.run.step == last:
                     break
 
-    if mesh is not None:
+    if state_file is not None and not state_file.exists():
+        steps(9)
+        held = [p.detach().to_local() for p in optimizer.params]
+        torch.save({"weights": held, "optimizer": optimizer.state_dict()}, state_file)
+        steps(11)
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif state_file is not None:
+        state = torch.load(state_file)
+        for parameter, numbers in zip(optimizer.params, state["weights"], strict=True):
+            parameter.detach().to_local().copy_(numbers)
+        optimizer.load_state_dict(state["optimizer"])
+    elif mesh is not None:
         steps(9)
         state = optimizer.state_dict()
         wrapped.remove_hooks() if hasattr(wrapped, "remove_hooks") else None
@@ -85,10 +105,15 @@ def train(mesh: Any, scale: float, rows: Any = None, *, exact: bool = False) -> 
 
 
 def main() -> None:
-    folder, port, rank = sys.argv[1:]
+    folder, port, rank, *killed = sys.argv[1:]
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=int(rank), world_size=2)
     mesh = init_device_mesh("cpu", (2,))
+    if killed:
+        exact, *_ = train(mesh, 1.0, exact=True, state_file=Path(folder) / f"state-{rank}.pt")
+        np.save(Path(folder) / f"killed-{rank}.npy", exact)
+        distributed.destroy_process_group()
+        return
     weights, _, sizes, engine = train(mesh, 1.0)
     _, noise, _, _ = train(mesh, 0.0)
     exact, sums, _, exact_engine = train(mesh, 1.0, exact=True)

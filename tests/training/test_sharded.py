@@ -1,5 +1,6 @@
 """Two processes that share out the parameters execute the same mechanism as one, with the same noise bits."""
 
+import signal
 import socket
 import subprocess
 import sys
@@ -23,18 +24,22 @@ SCRIPT = Path(__file__).parent / "fsdp_training.py"
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 
+def two_processes(folder, *mode):
+    """What both said, and how they ended."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    commands = [[sys.executable, SCRIPT, folder, str(port), str(rank), *mode] for rank in (0, 1)]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
+    return [(process.communicate(timeout=200)[1], process.returncode) for process in processes]
+
+
 @pytest.fixture(scope="module")
 def left(tmp_path_factory):
     """The folder with what two processes left."""
     folder = tmp_path_factory.mktemp("shards")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    commands = [[sys.executable, SCRIPT, folder, str(port), str(rank)] for rank in (0, 1)]
-    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
-    for process in processes:
-        said = process.communicate(timeout=200)[1]
-        assert process.returncode == 0, said
+    for said, code in two_processes(folder):
+        assert code == 0, said
     return folder
 
 
@@ -70,6 +75,24 @@ def test_whole_numbers_of_two_shards_are_those_of_one_process(left, monkeypatch)
         assert record.commitment == engine.record().commitment
         assert record.resumed == 1
         assert {"exact_sums", "one_shape", "norms"} <= set(record.checked)
+
+
+@pytest.mark.slow
+def test_whole_numbers_of_shards_that_were_killed_are_those_of_one_process(tmp_path, monkeypatch):
+    """Both processes die two steps after they saved; two others go on."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    from fsdp_training import train
+
+    codes = [code for _, code in two_processes(tmp_path, "killed")]
+    assert -signal.SIGKILL in codes  # the other one may see the connection fail before it dies
+    assert 0 not in codes
+    assert (tmp_path / "state-0.pt").exists()
+    assert (tmp_path / "state-1.pt").exists()
+    for said, code in two_processes(tmp_path, "killed"):
+        assert code == 0, said
+    weights, _, _, _ = train(None, 1.0, exact=True)
+    for rank in (0, 1):
+        assert np.array_equal(np.load(tmp_path / f"killed-{rank}.npy"), weights)
 
 
 def of_three(parameters, monkeypatch):
