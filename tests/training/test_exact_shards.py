@@ -14,6 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader, TensorDataset
 
+from hockeystick.training.torch import exact_shards
 from hockeystick.training.torch.exact_sums import add_within
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
@@ -179,15 +180,16 @@ def test_the_audit_is_one_of_hooks(mesh):
         private(mesh, invariance=audited.model_copy(update={"mode": "functorch"}))
 
 
-def test_integers_that_do_not_fit_are_left_out(device):
+@pytest.mark.parametrize("add", [add_within, exact_shards._add_within])
+def test_integers_that_do_not_fit_are_left_out(add, device):
     """Whatever the factors are: the squares of all that is added are within K^2, example by example."""
-    steps, scales = 2**20, torch.tensor([2.0**20, 2.0**20, 2.0**20], dtype=torch.float64, device=device)
+    steps, scales = 2**20, torch.full((3,), 2.0**20, dtype=torch.float64, device=device)
     left = torch.full((3,), steps * steps, dtype=torch.int64, device=device)
     tensors = [[[0.6, 0.0], [1.0, 0.0], [0.0, 0.5]], [[0.9, 0.0], [0.0, 0.1], [0.5, 0.0]], [[0.0, 0.7]] * 3]
     kept = [[[1, 1], [1, 0], [1, 1]], [[0, 0], [0, 0], [1, 1]], [[1, 1], [0, 0], [1, 1]]]
     for rows, own in zip(tensors, kept, strict=True):
         total = torch.zeros(2, dtype=torch.int64, device=device)
-        left = add_within(torch.tensor(rows, device=device), total, scales, steps, left)
+        left = add(torch.tensor(rows, device=device), total, scales, steps, left)
         whole = (torch.tensor(rows).double() * steps).trunc().long() * torch.tensor(own)
         assert torch.equal(total.cpu(), whole.sum(dim=0))
     assert (left >= 0).all()

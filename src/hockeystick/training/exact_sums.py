@@ -198,6 +198,23 @@ def add_scaled(
     return taken
 
 
+def add_within(rows: Reals, total: Integers, scales: NDArray[np.float64], steps: int, left: Integers) -> Integers:
+    """Add the integers of one array, but of no example whose squares are above what it has left; returns what is left.
+
+    Args:
+        rows: shape (examples, numbers), each row contiguous; the gradients of one array of several.
+        total: shape (numbers,), contiguous.
+        scales: F of every example.
+        steps: K.
+        left: ``K^2`` less the squares of the integers that were added for the arrays before, shape (examples,).
+    """
+    squares = _added([rows], [total], scales, steps, 1)
+    over = squares > left
+    if over.any():  # by the proof never, where the gradients are those that the factors were made of
+        _added([rows[over]], [total], scales[over], steps, -1)
+    return np.where(over, left, left - squares)
+
+
 def lowered() -> Iterator[float]:
     """What an F that is too large is multiplied by, one after the other: ``1 - 2^-20``, ``1 - 2^-19``, ..., 1/2, 1/2,
     ...

@@ -22,8 +22,9 @@ from opacus.utils.module_utils import trainable_parameters
 from torch import distributed
 
 from hockeystick.errors import InvalidInputError
+from hockeystick.training import exact_sums
 from hockeystick.training.torch.exact import SumsExactly
-from hockeystick.training.torch.exact_sums import add_within, factors, squared_norms
+from hockeystick.training.torch.exact_sums import add_within, as_array, factors, squared_norms
 from hockeystick.training.torch.guards import GhostCriterion, GhostLoss
 from hockeystick.training.torch.shards import local
 
@@ -152,12 +153,12 @@ class SumsShards(SumsExactly):
         for at, sample in zip(self.places[module], samples, strict=True):
             rows = sample.detach().reshape(len(sample), -1)[:examples]
             if self.scales is None:
-                self.squares[at] = squared_norms(rows)
+                self.squares[at] = _squared_norms(rows)
                 continue
             total = torch.zeros(rows.shape[1], dtype=torch.int64, device=rows.device)
             if len(rows):
                 scales = self.scales.to(rows.device)
-                self.left = add_within(rows, total, scales, self.steps, self.left.to(rows.device))
+                self.left = _add_within(rows, total, scales, self.steps, self.left.to(rows.device))
             self.waiting[at] = _of_shard(total, self.params[at])
         return self.scales is not None
 
@@ -187,6 +188,23 @@ class SumsShards(SumsExactly):
     def _forget(self) -> None:
         self._drop()
         super()._forget()
+
+
+def _squared_norms(rows: torch.Tensor) -> torch.Tensor:
+    """Where the rows are; on a CPU by the kernels for arrays."""
+    if rows.device.type == "cpu":
+        return torch.from_numpy(exact_sums.squared_norms(as_array(rows)))
+    return squared_norms(rows)
+
+
+def _add_within(
+    rows: torch.Tensor, total: torch.Tensor, scales: torch.Tensor, steps: int, left: torch.Tensor
+) -> torch.Tensor:
+    """Where the rows are; on a CPU by the kernels for arrays."""
+    if rows.device.type == "cpu":
+        held = exact_sums.add_within(as_array(rows), total.numpy(), scales.numpy(), steps, left.numpy())
+        return torch.from_numpy(held)
+    return add_within(rows, total, scales, steps, left)
 
 
 def _of_shard(total: torch.Tensor, parameter: Any) -> torch.Tensor:

@@ -33,7 +33,7 @@ def add_clipped(rows: Tensors, totals: Tensors, scale: float, steps: int) -> Non
         return
     flat = [row.detach().reshape(len(row), -1) for row in rows]
     if all(row.device.type == "cpu" for row in flat):
-        arrays = [_array(row) for row in flat]
+        arrays = [as_array(row) for row in flat]
         exact_sums.add_clipped(arrays, [total.view(-1).numpy() for total in totals], scale, steps)
         return
     squares = squared_norms(flat[0])
@@ -43,7 +43,7 @@ def add_clipped(rows: Tensors, totals: Tensors, scale: float, steps: int) -> Non
     add_scaled(flat, [total.view(-1) for total in totals], factors(squares, numbers, scale, steps), steps)
 
 
-def _array(row: torch.Tensor) -> np.ndarray:
+def as_array(row: torch.Tensor) -> np.ndarray:
     """The same numbers, in float32 if their type is narrower."""
     kept = row if row.dtype in (torch.float32, torch.float64) else row.float()
     return kept.contiguous().numpy()
@@ -100,18 +100,10 @@ def add_scaled(rows: Tensors, totals: Tensors, scales: torch.Tensor, steps: int)
 def add_within(
     rows: torch.Tensor, total: torch.Tensor, scales: torch.Tensor, steps: int, left: torch.Tensor
 ) -> torch.Tensor:
-    """Add the integers of one tensor, but of no example whose squares are above what it has left; returns what is left.
-
-    Args:
-        rows: shape (examples, numbers), as are the gradients of a tensor; at least one example.
-        total: of int64, shape (numbers,).
-        scales: F of every example.
-        steps: K.
-        left: ``K^2`` less the squares of the integers that were added for the tensors before, shape (examples,).
-    """
+    """As :func:`hockeystick.training.exact_sums.add_within`, with the same integers."""
     squares = _added([rows], [total], scales, steps, 1)
     over = squares > left
-    if bool(over.any()):  # by the proof never, where the gradients are those that the factors were made of
+    if bool(over.any()):
         _added([rows[over]], [total], scales[over], steps, -1)
     return torch.where(over, left, left - squares)
 
