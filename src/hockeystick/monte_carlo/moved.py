@@ -55,6 +55,15 @@ class Moved(Plain):
             lose(log_weights, losses)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MovedBelow(Moved):
+    """Upper bounds alone: outputs have a lower bound on the ratio, and the samples fall with it."""
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        return (Side.UPPER,)
+
+
 def log_largest_add(moments: tuple[float, float], beta: float, epsilon: float) -> float:
     """log M, from g and A."""
     squared_mean, mean_square = moments

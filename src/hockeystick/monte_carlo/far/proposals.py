@@ -20,12 +20,11 @@ from hockeystick.monte_carlo.far.kept_counts import law_of
 from hockeystick.monte_carlo.far.limits import Limits, chance_of_others, is_listed
 from hockeystick.monte_carlo.far.subjects import columns_for, why_not
 from hockeystick.monte_carlo.memo import remembered
-from hockeystick.monte_carlo.moved import Moved
+from hockeystick.monte_carlo.moved import MovedBelow
 from hockeystick.monte_carlo.proposals import Proposal, rounded
 from hockeystick.monte_carlo.weighing import BELOW_SHARE, TILTED_SHARE, LowerBounds, UpperBounds
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
-from hockeystick.types import Side
 
 SECONDS_PER_ENTRY, SECONDS_PER_WAITED_ENTRY = 8e-10, 1.1e-9
 SECONDS_PER_ENTRY_ABOVE = 1.5e-10
@@ -191,16 +190,11 @@ class Below(LowerBounds, Far):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Add(Moved, Far):
+class Add(MovedBelow, Far):
     """Add, upper bounds."""
 
     name: ClassVar[str] = "far_add"
     seconds: ClassVar[tuple[float, float]] = (1.2e-7, 2e-8)
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """The ratio is bounded from below, and the samples fall with it."""
-        return (Side.UPPER,)
 
     @property
     def loss_error(self) -> float:
@@ -211,7 +205,6 @@ class Add(Moved, Far):
         return self.own.moments
 
     def outputs(self, rng: np.random.Generator, samples: int, beta: float | None) -> Array:
-        """Lower bounds on the ratio of outputs of Q, moved or not."""
         own, drawn = self.own, np.empty((samples, 2))
         draw_add(rng, own.overlaps, own.law.edges, beta or 0.0, own.mean, drawn)
         return drawn

@@ -30,13 +30,13 @@ from hockeystick.monte_carlo.forests.forest import (
 )
 from hockeystick.monte_carlo.forests.tree_kernels import Ratio, draw_from_counts, draw_moved_trees
 from hockeystick.monte_carlo.memo import remembered
-from hockeystick.monte_carlo.moved import Moved, best_beta
+from hockeystick.monte_carlo.moved import MovedBelow, best_beta
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.weighing import BELOW_SHARE, TILTED_SHARE, LowerBounds, UpperBounds
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
-from hockeystick.types import Direction, Side
+from hockeystick.types import Direction
 
 SECONDS_PER_NODE = 2e-8
 SECONDS_PER_TERM = 2.5e-10
@@ -191,16 +191,11 @@ class TreesBelow(LowerBounds, _FromCounts):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TreesAdd(Moved, _Trees):
+class TreesAdd(MovedBelow, _Trees):
     """Add, upper bounds."""
 
     name: ClassVar[str] = "trees_add"
     chosen: ClassVar[tuple[str, ...]] = ("beta", "tail")
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """The ratio is bounded from below, and the samples fall with it."""
-        return (Side.UPPER,)
 
     @property
     def loss_error(self) -> float:
@@ -216,7 +211,6 @@ class TreesAdd(Moved, _Trees):
         return self.forest.moments
 
     def outputs(self, rng: np.random.Generator, samples: int, beta: float | None) -> Array:
-        """Lower bounds on the ratio of outputs of Q, moved or not."""
         own, drawn = self.forest, np.empty((samples, 2))
         ratio = Ratio(own.chances, self.costs, self.caps)
         draw_moved_trees(rng, own.levels, own.scale, ratio, beta or 0.0, own.mean, drawn)
