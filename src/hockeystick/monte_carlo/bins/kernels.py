@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from hockeystick.monte_carlo.arrays import Array, Integers
+from hockeystick.monte_carlo.chances import place_of
 from hockeystick.monte_carlo.sums import log_add
 
 LANES = 64
@@ -101,9 +102,9 @@ def draw_balls(
         for s in range(LANES):
             if share > 0.0 and rng.random() < share:
                 concentrated_tuple(rng, focused, spread, tuples)
-                log_growth = log_total_growth(growth, tuples, work)
+                log_growth = tuple_growth(rng, growth, False, tuples, work)
             else:
-                log_growth = sequential_tuple(rng, growth, tuples, work)
+                log_growth = tuple_growth(rng, growth, True, tuples, work)
             shift[:] = 0.0
             own = 0.0
             for ball in tuples:
@@ -126,28 +127,21 @@ def draw_balls(
 
 
 @njit(cache=True, nogil=True)
-def sequential_tuple(rng: np.random.Generator, growth: Array, tuples: Integers, work: Array) -> float:
-    """Fill the tuple, ball after ball; return ``log V``, the sum of the logs of the means that were chosen from."""
+def tuple_growth(rng: np.random.Generator, growth: Array, drawn: bool, tuples: Integers, work: Array) -> float:
+    """``log V`` of a tuple, the sum of the logs of the means that its balls are chosen from, ball after ball.
+
+    With ``drawn`` the tuple is drawn, else it is given.
+    """
     bins = growth.shape[0]
-    tuples[0] = _uniform(rng, bins)
+    if drawn:
+        tuples[0] = _uniform(rng, bins)
     work[:] = growth[tuples[0]]
     value = 1.0
     for k in range(1, tuples.size):
         total = _total(work)
         value *= total / bins
-        tuples[k] = _pick(work, rng.random() * total)
-        if k + 1 < tuples.size:
-            work *= growth[tuples[k]]
-    return log(value)
-
-
-@njit(cache=True, nogil=True)
-def log_total_growth(growth: Array, tuples: Integers, work: Array) -> float:
-    """``log V`` of a tuple that is given."""
-    work[:] = growth[tuples[0]]
-    value = 1.0
-    for k in range(1, tuples.size):
-        value *= _total(work) / work.size
+        if drawn:
+            tuples[k] = place_of(rng.random() * total, work)
         if k + 1 < tuples.size:
             work *= growth[tuples[k]]
     return log(value)
@@ -159,7 +153,7 @@ def concentrated_tuple(rng: np.random.Generator, focused: Array, spread: Array, 
     bins = focused.shape[0]
     centre = _uniform(rng, bins)
     for k in range(tuples.size):
-        tuples[k] = _pick(focused[centre], rng.random() * (bins / spread[centre]))
+        tuples[k] = place_of(rng.random() * (bins / spread[centre]), focused[centre])
 
 
 @njit(cache=True, nogil=True)
@@ -234,16 +228,6 @@ def _square(values: Array) -> float:
     for i in range(values.size):
         total += values[i] * values[i]
     return total
-
-
-@njit(cache=True, nogil=True)
-def _pick(values: Array, level: float) -> int:
-    """The first index at which the running sum exceeds ``level``."""
-    for i in range(values.size - 1):
-        level -= values[i]
-        if level < 0.0:
-            return i
-    return values.size - 1
 
 
 @njit(cache=True, nogil=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from hockeystick.monte_carlo.arrays import Array, Integers
-from hockeystick.monte_carlo.chances import binomial, draw_number
+from hockeystick.monte_carlo.chances import binomial, draw_number, place_of
 from hockeystick.pairs.renewal_mixture import first_available
 
 
@@ -150,13 +150,7 @@ def expected(edges: Edges, start: Array, steps: int) -> Array:
 @njit(cache=True, nogil=True)
 def draw_start(rng: np.random.Generator, start: Array) -> int:
     """The first node."""
-    rest, u = rng.random(), 0
-    while u < start.size - 1:
-        rest -= start[u]
-        if rest < 0.0:
-            break
-        u += 1
-    return u
+    return int(place_of(rng.random(), start))
 
 
 @njit(cache=True, nogil=True)

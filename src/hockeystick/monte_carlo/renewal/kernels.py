@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 
 from hockeystick.monte_carlo.arrays import Array, Integers
+from hockeystick.monte_carlo.chances import place_of
 from hockeystick.monte_carlo.sums import log_add
 
 RANGE = 300.0
@@ -88,11 +89,7 @@ def draw_outputs(rng: np.random.Generator, law: Recursion, of_p: bool, mean: Arr
 @njit(cache=True, nogil=True)
 def participate(rng: np.random.Generator, law: Recursion, y: Array) -> None:
     """Add the columns of one run's participations to y, shape (n + p,), of which the last p stay zero."""
-    n, step = law.half_squares.size, 0
-    at = rng.random()
-    while step < law.first.size - 1 and at >= law.first[step]:
-        at -= law.first[step]
-        step += 1
+    n, step = law.half_squares.size, place_of(rng.random(), law.first)
     while step < n:
         skipped = np.floor(np.log(1.0 - rng.random()) / law.log_stay)
         if skipped >= n - step:
