@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hockeystick.accountants import moving_average
 from hockeystick.accountants.low_noise_bins import FEWEST_BINS
 from hockeystick.accountants.moment_majorant import ACCOUNTANT as MOMENTS
 from hockeystick.accountants.moving_average import ACCOUNTANT, SMALLEST_DELTA
@@ -124,3 +125,37 @@ def test_where_a_ring_bounds_nothing_the_next_moving_average_does(monkeypatch: p
     monkeypatch.setattr("hockeystick.sequences.moving_averages_transform.averages_profiles", recorded)
     assert ACCOUNTANT.bound(run, Side.LOWER, SETTINGS).epsilon(1e-4) > 0.0
     assert tried == [True, False]
+
+
+def test_the_whole_profile_shares_the_transform_of_one_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a ring, and says the same as without that; another noise, side or delta shares nothing."""
+    real, made = moving_averages_transform.transform_of, list[float]()
+
+    def counted(given: Any, delta: float, smoothing: float, largest: float, deadline: Any) -> Any:
+        made.append(largest)
+        return real(given, delta, smoothing, largest, deadline)
+
+    monkeypatch.setattr(moving_averages_transform, "transform_of", counted)
+    band = np.tile([1.0, 0.5], (36, 1))
+    band[-1, 1] = 0.0
+    run = BinMixture(noise_multiplier=2.6, matrix=BandedMatrix(band), bins=12)
+    whole = replace(SETTINGS, question=None)
+    alone = ACCOUNTANT.bound(run, Side.UPPER, whole)
+    known = {direction: [alone.profiles[direction](epsilon) for epsilon in (0.1, 0.4)] for direction in Direction}
+    moving_average._KNOWN.clear()
+    made.clear()
+    ACCOUNTANT.bound(run, Side.UPPER, SETTINGS)
+    assert len(made) == 1
+    again = ACCOUNTANT.bound(run, Side.UPPER, whole)
+    assert len(made) == 1
+    assert known == {direction: [again.profiles[direction](epsilon) for epsilon in (0.1, 0.4)] for direction in known}
+    for other, settings in (
+        (replace(run, noise_multiplier=1.01 * run.noise_multiplier), SETTINGS),
+        (run, replace(SETTINGS, resolution=Resolution(68, 2e-4))),
+    ):
+        made.clear()
+        ACCOUNTANT.bound(other, Side.UPPER, settings)
+        assert made
+    made.clear()
+    ACCOUNTANT.bound(run, Side.LOWER, SETTINGS)
+    assert made

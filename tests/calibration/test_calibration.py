@@ -1,5 +1,6 @@
 """calibrate: the smallest noise multiplier that is certified for a target."""
 
+from dataclasses import replace
 from math import exp, inf, log
 from typing import Any
 
@@ -344,7 +345,8 @@ def test_bounds_that_are_known_are_not_computed_again_and_looser_methods_not_at_
     ]
     with pytest.raises(AssertionError, match="runs again"):
         run_accountants(pair, question, full, policy=policy, known=alone)
-    assert run_accountants(pair, question, full, policy=policy, sides=(Side.UPPER,), looser=ACCOUNTANTS) == []
+    looser = [(name, Side.UPPER) for name in ACCOUNTANTS]
+    assert run_accountants(pair, question, full, policy=policy, sides=(Side.UPPER,), looser=looser) == []
 
 
 FOUND = {"comparison": 3.4, "moment_majorant": 2.95, "moving_average": 2.87, "moment_majorant_cells": 2.9}
@@ -391,6 +393,21 @@ def test_a_method_that_needs_more_effort_is_asked_at_the_end(monkeypatch: pytest
     search, _ = _told(monkeypatch, below=2.0)
     monkeypatch.setattr(search, "_affordable", lambda noise: ["comparison", "moving_average"])
     assert search._best_method(7.7)[0] == "moving_average"
+
+
+def test_lower_bounds_that_are_far_below_others_are_left_out_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    search, _ = _told(monkeypatch, below=2.8)
+    pair = dominating_pair(search.mechanism.with_noise(3.0))
+    one = Outcome("comparison", Side.LOWER, Kind.DETERMINISTIC, 1.0, 1.0, 0.0, "ok")
+    for value, looser in ((1.09, set()), (1.11, {("comparison", Side.LOWER)})):
+        search._remember_lower([one, replace(one, method="moment_majorant", value=value)], 3.0)
+        assert search.looser == looser
+    monkeypatch.undo()
+    heavy = {"comparison", "moment_majorant"}
+    policy, full = replace(SearchPolicy(), gap_goal=0.0), search.coarse
+    ran = run_accountants(pair, search.question, full, policy=policy, methods=sorted(heavy), looser=search.looser)
+    assert ("comparison", Side.LOWER) not in {(outcome.method, outcome.side) for outcome in ran}
+    assert ("comparison", Side.UPPER) in {(outcome.method, outcome.side) for outcome in ran}
 
 
 def test_methods_after_two_sides_that_meet_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

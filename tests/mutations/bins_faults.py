@@ -75,6 +75,20 @@ FAULTS = [
         "tests/sequences/test_inverse_transform.py",
     ),
     (
+        "src/hockeystick/accountants/moving_average.py",
+        "Request(pair.matrix.digest, pair.bins, pair.noise_multiplier, side, delta, settings.effort)",
+        "Request(pair.matrix.digest, pair.bins, 1.0, side, delta, settings.effort)",
+        "the transform of one noise multiplier answers for another",
+        "tests/accountants/test_moving_average.py",
+    ),
+    (
+        "src/hockeystick/accountants/moving_average.py",
+        "Request(pair.matrix.digest, pair.bins, pair.noise_multiplier, side, delta, settings.effort)",
+        "Request(pair.matrix.digest, pair.bins, pair.noise_multiplier, Side.UPPER, delta, settings.effort)",
+        "the moving average of an upper bound answers for a lower one",
+        "tests/accountants/test_moving_average.py",
+    ),
+    (
         "src/hockeystick/sequences/moving_averages.py",
         "<= log1p(self.lattice_error):",
         "<= 60.0:",

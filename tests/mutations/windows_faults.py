@@ -217,9 +217,23 @@ FAULTS = [
     ),
     (
         "src/hockeystick/windows/participation_chains.py",
-        "centres = correlation * (states - variance * scales[step])",
-        "centres = correlation * (states - 1.2 * variance * scales[step])",
-        "participations shift later states by more than their covariance",
+        "moves = correlation * (states - variance * of_scale)",
+        "moves = correlation * (states - 1.2 * variance * of_scale)",
+        "participations shift other states by more than their covariance",
+        "tests/windows/test_participation_chains.py",
+    ),
+    (
+        "src/hockeystick/windows/participation_chains.py",
+        "if scales[step] != of_scale:",
+        "if of_scale == 0.0:",
+        "a participation shifts other states as the first one does, however long its column",
+        "tests/windows/test_participation_chains.py",
+    ),
+    (
+        "src/hockeystick/windows/participation_chains.py",
+        "exp(size * log1p(-prob)) + grid",
+        "exp(max(sizes) * log1p(-prob)) + grid",
+        "the floor of a short window is that of a long one",
         "tests/windows/test_participation_chains.py",
     ),
     (
@@ -244,10 +258,10 @@ FAULTS = [
         "tests/windows/test_participation_chains.py",
     ),
     (
-        "src/hockeystick/accountants/participation_windows.py",
-        "    if rest:\n",
-        "    if False:\n",
-        "a last, shorter window is left out",
+        "src/hockeystick/windows/dominating_windows.py",
+        "for begin in range(0, self.steps, self.size)]",
+        "for begin in range(0, self.steps - self.size + 1, self.size)] + [1]",
+        "a last, shorter window is taken for one of a single step",
         "tests/pairs/test_participation_windows.py",
     ),
     (

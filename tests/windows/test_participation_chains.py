@@ -18,7 +18,7 @@ from hockeystick.laws.profile import law_delta
 from hockeystick.types import Direction
 from hockeystick.windows.chains import window_law as window_of_one
 from hockeystick.windows.dominating_windows import dominating_windows
-from hockeystick.windows.participation_chains import large_together, longest_window, window_law
+from hockeystick.windows.participation_chains import large_together, longest_window, window_laws
 
 EPSILONS = (0.0, 0.02, 0.1, 0.3, 0.7, 1.5)
 FINE, COARSE = Resolution(72, 1e-5), Resolution(20, 1e-5)
@@ -48,6 +48,11 @@ def truth(scales: Array, correlation: float, prob: float) -> Array:
     return np.array([remove, add])
 
 
+def window_law(scales: Array, correlation: float, prob: float, resolution: Resolution, deadline: Deadline) -> Law:
+    """The law of a whole window."""
+    return window_laws(scales, correlation, prob, {scales.size}, resolution, deadline)[scales.size]
+
+
 def of_law(law: Law) -> Array:
     return np.array([[law_delta(law, eps, direction) for eps in EPSILONS] for direction in Direction])
 
@@ -74,6 +79,18 @@ def test_a_window_is_above_all_outputs_and_close(case: Case) -> None:
     assert (of_law(window_law(*case, COARSE, Deadline())) >= exact - 2e-5).all()
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case[0].size > 1])
+def test_shorter_windows_on_the_way_are_above_all_outputs_and_close(case: Case) -> None:
+    scales, correlation, prob = case
+    sizes = range(1, scales.size + 1)
+    laws = window_laws(scales, correlation, prob, sizes, FINE, Deadline())
+    assert list(laws) == list(sizes)
+    for size, law in laws.items():
+        exact = truth(scales[:size], correlation, prob)
+        assert (of_law(law) >= exact - 2e-5).all()
+        assert (of_law(law) <= 1.02 * exact + 3e-3 * exact[:, :1] + 3e-5).all()
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_no_mass_is_lost_and_little_is_added(case: Case) -> None:
     for resolution in (Resolution(20, 1e-2), FINE):
@@ -86,7 +103,8 @@ def test_no_mass_is_lost_and_little_is_added(case: Case) -> None:
 def test_states_that_are_left_out_are_charged(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """With tails of some percent no mass is missing, much is added, and the bound is one."""
     monkeypatch.setattr("hockeystick.windows.participation_chains.TAIL_SHARE", 5.0)
-    law = window_law(*case, Resolution(40, 1e-2), Deadline())
+    scales, correlation, prob = case
+    law = window_law(scales[::-1], correlation, prob, Resolution(40, 1e-2), Deadline())
     assert law.mean() - 1.0 > 1e-2
     assert float(law.mass.sum()) - 1.0 > 1e-2
     assert (of_law(law) >= truth(*case) - 2e-5).all()

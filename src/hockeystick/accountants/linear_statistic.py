@@ -36,8 +36,6 @@ PARTS = 64
 """A step of the lattice, of the longest shift, on which shifts are rounded down under b-min-sep sampling."""
 MOST_PLACES = 2048
 MOST_WORK = 1e9
-BINOMIAL_ERROR = 1e-12
-"""Far above the relative error of a binomial probability."""
 SHORTEST = 1e-100
 """Windows with shorter sums of columns are left out: squares near the end of the range of doubles lose digits."""
 
@@ -81,8 +79,6 @@ def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> list[Law]:
 
 def _of_renewals(pair: RenewalMixture | WaitingCopies, side: Side, settings: Settings) -> list[Law]:
     """One law for each of some numbers of first steps, whose statistic is the only one that is kept."""
-    from scipy.stats import binom
-
     from hockeystick.filters.renewal_sums import renewal_sum
     from hockeystick.laws.lattice import lattice_law
     from hockeystick.laws.mixtures import LatticeMasses, coarsen
@@ -91,7 +87,10 @@ def _of_renewals(pair: RenewalMixture | WaitingCopies, side: Side, settings: Set
     example, copies = _copies(pair)
     entries = entries_of(pair.matrix, np.arange(pair.matrix.steps), settings.deadline)
     examples, prob = example.examples_per_user, example.participation_prob
-    chances = np.asarray(binom.pmf(np.arange(examples + 1), examples, prob), dtype=np.float64)
+    chances = np.ones(1)  # of a number of examples: products and sums of positive numbers, one example after the other
+    for _ in range(examples):
+        chances = np.convolve(chances, [1.0 - prob, prob])
+    chance_error = 8.0 * (examples + 1.0) * UNIT_ROUNDOFF  # relative, of their sum too
     laws = []
     for size in _first_steps(example):
         settings.deadline.tick()
@@ -107,7 +106,7 @@ def _of_renewals(pair: RenewalMixture | WaitingCopies, side: Side, settings: Set
         # sums of non-negative products, of no more terms than one example has masses
         error = copies * (error + 2.0 * (single.size + 1.0) * UNIT_ROUNDOFF)
         whole = LatticeMasses(
-            masses / masses.sum(), spacing, 0.0, 2.0 * error + 2.0 * copies * pair.matrix.steps * BINOMIAL_ERROR
+            masses / masses.sum(), spacing, 0.0, 2.0 * error + 2.0 * copies * pair.matrix.steps * chance_error
         )
         whole = coarsen(whole, max(masses.size // MOST_PLACES, 1), side)
         law = lattice_law(

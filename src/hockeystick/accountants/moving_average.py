@@ -8,8 +8,9 @@ profile of the mixture follows from its transform (:mod:`hockeystick.sequences.m
 Proof: docs/theory/moving-averages.md. Errs on the asked side, adaptive gradients included.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hockeystick.accountants import examples
 from hockeystick.accountants.base import Accountant
@@ -22,6 +23,7 @@ from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
 if TYPE_CHECKING:
+    from hockeystick.sequences.inverse_transform import TransformProfiles
     from hockeystick.sequences.moving_averages import MovingAverages
 
 MOST_LOSS = 0.1
@@ -33,6 +35,29 @@ LEAST_EFFORT = 30.0
 TOO_FAR = "The columns of the bins overlap too far for the effort: this method is for few bands."
 SMALLEST_DELTA = 1e-7
 """Smaller ones are below what the rounding of transforms allows."""
+
+
+class Request(NamedTuple):
+    """What moving averages and their transforms depend on, where the profile is not for a given epsilon."""
+
+    digest: str
+    bins: int
+    noise_multiplier: float
+    side: Side
+    delta: float
+    effort: float
+
+
+class Known(NamedTuple):
+    """The moving average that serves a request, and its profiles."""
+
+    request: Request
+    chain: "MovingAverages"
+    profiles: "TransformProfiles"
+
+
+_KNOWN: deque[Known] = deque(maxlen=4)
+"""The last few: the whole profile of a mechanism needs the transform that its epsilon at one delta needed."""
 
 
 def _chains(pair: BinMixture, side: Side, settings: Settings) -> "Iterator[tuple[MovingAverages, float]]":
@@ -82,9 +107,16 @@ def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direct
     from hockeystick.sequences.moving_averages_transform import averages_profiles
 
     delta, alone = settings.resolution.smallest_delta, settings.question is not None
+    request = Request(pair.matrix.digest, pair.bins, pair.noise_multiplier, side, delta, settings.effort)
+    for known in tuple(_KNOWN):
+        if known.request == request and settings.asked_epsilon is None:
+            transforms = averages_profiles(known.chain, side, delta, known.profiles.epsilon, alone, settings.deadline)
+            return transforms.sharing(known.profiles).profiles()
     for chain, epsilon in _chains(pair, side, settings):
         transforms = averages_profiles(chain, side, delta, epsilon, alone, settings.deadline)
         if not transforms.vain:
+            if settings.asked_epsilon is None:
+                _KNOWN.append(Known(request, chain, transforms))
             return transforms.profiles()
     raise UnsupportedError("No moving average that is close to the bins has enough white noise.")
 

@@ -2,13 +2,14 @@
 
 The columns of C are replaced by others that reveal more and see no other window, a Gauss-Markov chain in each
 (:mod:`hockeystick.windows.dominating_windows`), so that the windows become independent and compose. The law of a window
-is found backwards over the states of its chain (:mod:`hockeystick.windows.participation_chains`). Under cyclic sampling
-of a Toeplitz matrix the first group is the worst; others are refused. b-min-sep subsampling is Poisson subsampling with
-participations left out (:mod:`.deletion`).
+is found step by step over the states of its chain (:mod:`hockeystick.windows.participation_chains`). Under cyclic
+sampling of a Toeplitz matrix the first group is the worst; others are refused. b-min-sep subsampling is Poisson
+subsampling with participations left out (:mod:`.deletion`).
 
 Proof: docs/theory/poisson-windows.md. Errs upward in both directions, for any C >= 0, adaptive or not.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import log2
 from typing import TYPE_CHECKING
@@ -97,7 +98,7 @@ def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequence[Law]:
 
 def _law(pair: SubsetMixture, settings: Settings) -> Law:
     """The law of all windows; raises UnsupportedError where the noise is too low."""
-    from hockeystick.windows.participation_chains import window_law
+    from hockeystick.windows.participation_chains import window_laws
 
     sigma, prob = pair.noise_multiplier, pair.sampling_prob
     resolution, deadline = settings.resolution, settings.deadline
@@ -108,18 +109,15 @@ def _law(pair: SubsetMixture, settings: Settings) -> Law:
             "The noise is too low: the columns of a chain are too long for the grids of its windows."
         )
 
-    def of_window(level: float, steps: int) -> Law:
-        scales: Array = windows.chain.scales[:steps] * (np.sqrt(level) * (1.0 + 8.0 * UNIT_ROUNDOFF) / sigma)
-        return window_law(scales, windows.chain.correlation, prob, resolution, deadline)
+    def of_windows(level: float, sizes: set[int]) -> dict[int, Law]:
+        scales: Array = windows.chain.scales[: max(sizes)] * (np.sqrt(level) * (1.0 + 8.0 * UNIT_ROUNDOFF) / sigma)
+        return window_laws(scales, windows.chain.correlation, prob, sizes, resolution, deadline)
 
-    whole, rest = divmod(windows.steps, windows.size)
-    levels, counts = np.unique(windows.levels[:whole], return_counts=True)
-    laws = [
-        power(of_window(level, windows.size), int(count), resolution, tick=deadline.tick)
-        for level, count in zip(levels.tolist(), counts, strict=True)
-    ]
-    if rest:
-        laws.append(of_window(float(windows.levels[-1]), rest))
+    counts = Counter(zip(windows.levels.tolist(), windows.lengths, strict=True))
+    laws = list[Law]()
+    for level in dict.fromkeys(windows.levels.tolist()):
+        law_of = of_windows(level, {size for other, size in counts if other == level})
+        laws += [power(law_of[size], counts[level, size], resolution, tick=deadline.tick) for size in law_of]
     law = laws[0]
     for part in laws[1:]:
         law = compose(law, part, resolution, tick=deadline.tick)

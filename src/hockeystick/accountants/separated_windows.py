@@ -10,6 +10,7 @@ the better is taken. Where batches are cut, what that can change is added.
 Proof: docs/theory/separated-windows.md. Errs upward in both directions, warm or cold, for any C >= 0, adaptive or not.
 """
 
+from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
@@ -48,7 +49,7 @@ LONGEST_COLUMN = 6.0
 RAREST = 1e-15
 """With a smaller chance of taking part, ratios differ from 1 by little more than a rounding, or not at all."""
 NOISES = (0.7, 1.4, 4.0)
-"""Levels of noise for which a shape is fitted, over the longest column; at every noise the best of them is taken."""
+"""Levels of noise, over the longest column, for which shapes are fitted; of two around a noise the better is taken."""
 DETAILS = (
     (8, (0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0)),
     (4, (0.0, 0.35, 0.65, 0.85, 1.0)),
@@ -66,8 +67,8 @@ LEAST_ABSENT = 1e-3
 SMALLEST_ABSENT = 1e-200
 """The least chance of no participation in a single window: a smaller one is near the end of the range of doubles."""
 
-_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float], list[Chain]]]" = WeakKeyDictionary()
-"""Chains do not depend on the noise, so searches over it need them once; by steps of a window and chance."""
+_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float, float], Chain]]" = WeakKeyDictionary()
+"""Searches over the noise need each chain once; by steps of a window, chance, and the level that it is fitted to."""
 
 
 def window_size(pair: Renewal) -> int:
@@ -80,22 +81,25 @@ def _bandwidth(pair: Renewal) -> int:
 
 
 def chains(pair: Renewal, deadline: Deadline) -> "list[Chain]":
-    """Chains that dominate the columns of C, each fitted to another level of noise."""
+    """Chains that dominate the columns of C, fitted to the levels of noise around that of the pair."""
     from hockeystick.windows.dominating_chain import dominating_chain, gram_band
 
     size, prob, matrix = window_size(pair), pair.participation_prob, pair.matrix
     known = _KNOWN.setdefault(matrix, {})
-    if (size, prob) not in known:
+    longest = float(matrix.max_column_norm)
+    place = bisect(NOISES, pair.noise_multiplier / longest)
+    around = NOISES[max(place - 1, 0) : place + 1]
+    missing = [noise for noise in around if (size, prob, noise) not in known]
+    if missing:
         gram = gram_band(band_of(matrix), _bandwidth(pair))
-        longest = float(np.sqrt(gram[0].max()))
         rounding = 3.0 * matrix.rounding + (matrix.bands + 4.0) * UNIT_ROUNDOFF
         try:
-            known[size, prob] = [
-                dominating_chain(gram, size, longest * noise, prob, rounding, deadline) for noise in NOISES
-            ]
+            for noise in missing:
+                chain = dominating_chain(gram, size, longest * noise, prob, rounding, deadline)
+                known[size, prob, noise] = chain
         except np.linalg.LinAlgError:
             raise UnsupportedError("No chain of columns dominates the strategy matrix within its rounding.") from None
-    return known[size, prob]
+    return [known[size, prob, noise] for noise in around]
 
 
 def _laws(pair: RenewalMixture, side: Side, settings: Settings) -> Sequence[Law]:

@@ -64,6 +64,8 @@ LIGHT, SLOW = 0.25, 0.1
 LOOSER, NEAR_LOOSER, SLOW_LOOSER = 1.25, 1.03, 1.01
 """Methods, heavy ones near the target that plan no effort, and slow ones, that come to more times the least epsilon on
 coarse grids are left out at the end."""
+LOWER = 1.1
+"""Lower bounds that come to less than the largest one over this on coarse grids are left out at the end."""
 NEXT_TO_NOTHING = 1e-2
 """Standard seconds of accountants that bound from below alone and are run all the same when methods are looked at."""
 
@@ -129,7 +131,7 @@ class NoiseSearch:
         self.seen: dict[tuple[str, float, Resolution], dict[float, float]] = {}
         """What each method came to, by noise multiplier."""
         self.slope = 1.0 / SLOPE
-        self.looser: frozenset[str] = frozenset()
+        self.looser: frozenset[tuple[str, Side]] = frozenset()
 
     def certificate(self) -> Certificate:
         """The certificate of :meth:`answer`."""
@@ -347,12 +349,13 @@ class NoiseSearch:
             return "gaussian", start
         name, off = chosen.method, log(chosen.value / self.epsilon)
         self._remember_looser(_uppers(outcomes), chosen.value, noise)
+        self._remember_lower(outcomes, noise)
         if name != "gaussian" and abs(off) > FAR and noise in self._values(name, self.coarse):
             rivals |= {one: self.coarse for one, value in _uppers(outcomes).items() if value is not None}
             noise = self._nearer(name, noise)
         else:
             noise *= exp(off / self.slope)
-        left = [one for one in rivals if one not in ("gaussian", name, *self.looser)]
+        left = [one for one in rivals if one not in ("gaussian", name) and (one, Side.UPPER) not in self.looser]
         values = {one: self.upper(noise, [one], rivals[one]) for one in left} | {name: self.epsilon}
         closest = min(values, key=values.__getitem__)
         if closest != name:
@@ -400,6 +403,7 @@ class NoiseSearch:
                 break
             if names != light and abs(off) > FAR and seconds[chosen.method] <= min(ahead / NEARER, self.policy.heavy):
                 self._remember_looser(_uppers(outcomes), chosen.value, noise)
+                self._remember_lower(outcomes, noise)
                 rivals |= {one: self.coarse for one, value in _uppers(outcomes).items() if value is not None}
                 noise = self._nearer(chosen.method, noise)
                 outcomes = self.run(noise, [chosen.method], self.coarse, both, METHOD_GOAL)
@@ -431,7 +435,15 @@ class NoiseSearch:
             most = SLOW_LOOSER if seconds > SLOW * self.policy.work else most
             loose = not one.plans_effort if value is None else value > most * least
             if loose and seconds > LIGHT:
-                self.looser |= {name}
+                self.looser |= {(name, Side.UPPER)}
+
+    def _remember_lower(self, outcomes: Sequence[Outcome], noise: float) -> None:
+        """Which of these lower bounds, all of one noise, are so much below the largest that certify states none."""
+        values = {one.method: one.value for one in outcomes if one.side is Side.LOWER and one.value is not None}
+        most = max(values.values(), default=0.0)
+        for name, value in values.items():
+            if LOWER * value < most and self._seconds(name, noise) > LIGHT:
+                self.looser |= {(name, Side.LOWER)}
 
 
 def _uppers(outcomes: Sequence[Outcome]) -> dict[str, float | None]:

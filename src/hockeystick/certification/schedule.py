@@ -74,7 +74,7 @@ def run_accountants(
     sides: Sequence[Side] = (Side.UPPER, Side.LOWER),
     near: float | None = None,
     known: Collection[Outcome] = (),
-    looser: Collection[str] = (),
+    looser: Collection[tuple[str, Side]] = (),
 ) -> list[Outcome]:
     """Run the accountants that analyse this type of pair: light ones first, then heavy ones in the order of their costs
     to a factor of two; of those alike, the ones with both sides before others, then the cheapest.
@@ -90,8 +90,8 @@ def run_accountants(
         sides: which sides are wanted.
         near: an epsilon that the caller expects; affects speed only.
         known: outcomes for this pair, with these settings, whose bounds are not computed again.
-        looser: accountants that the caller knows to be looser here than others that are allowed: they give no upper
-            bound, but use up their share of the planned work.
+        looser: accountants that the caller knows to be looser on a side here than others that are allowed: they give
+            no bound there, but use up their share of the planned work.
     """
     accountants = every_accountant() if run_all else ACCOUNTANTS
     allowed = [
@@ -145,7 +145,7 @@ def run_accountants(
                 continue
         if (accountant.name, side) in {(outcome.method, outcome.side) for outcome in outcomes}:
             continue
-        if side is Side.UPPER and accountant.name in looser:
+        if (accountant.name, side) in looser:
             work = max(work - cost(accountant, side), 0.0)
             continue
         answer = partial(question.answer, near=_expected(outcomes) or near)

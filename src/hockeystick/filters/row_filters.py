@@ -86,7 +86,7 @@ def tracked(bands: int, prob: float) -> int:
     >>> tracked(4, 0.01), tracked(8, 0.01), tracked(8, 0.0001), tracked(20, 0.01), tracked(40, 0.01)
     (2, 2, 1, 1, 0)
     """
-    from scipy.stats import binom
+    from scipy.special import bdtrc
 
     last = max(bands - 1, 1)
     count, most = 1, 0
@@ -95,7 +95,7 @@ def tracked(bands: int, prob: float) -> int:
         if count > MOST_HISTORIES:
             break
         most = limit
-        if float(binom.sf(limit - 1, last, prob)) < RARELY:
+        if float(bdtrc(limit - 1, last, prob)) < RARELY:
             break
     return most
 

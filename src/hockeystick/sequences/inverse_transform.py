@@ -8,7 +8,7 @@ Proof: docs/theory/comparable-covariances.md, section 2.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil, cosh, exp, log1p, log2, pi, sqrt
 
@@ -188,6 +188,16 @@ class TransformProfiles:
     def vain(self) -> bool:
         """Whether the first transform bounds nothing."""
         return self._at(0).vain
+
+    def sharing(self, other: "TransformProfiles") -> "TransformProfiles":
+        """The same profiles, with the transforms of the same X for the same numbers that others have computed."""
+        same = (self.side, self.delta, self.epsilon, self.quick) == (
+            other.side,
+            other.delta,
+            other.epsilon,
+            other.quick,
+        )
+        return replace(self, _known=other._known, _means=other._means) if same else self
 
     def delta_at(self, epsilon: float, direction: Direction) -> float:
         """delta at an epsilon. Beyond what the transforms serve upper bounds are constant, and lower ones 0."""

@@ -170,11 +170,11 @@ def windows_of(chain: MovingAverages, lost: float, deadline: Deadline) -> Window
 
 def _balls(chain: MovingAverages, lost: float) -> list[tuple[Array, float]]:
     """Centres and radii of balls that windows rarely leave: without a tilt, and where one bin tilts them."""
-    from scipy.stats import chi2
+    from scipy.special import chdtri
 
     d, groups = chain.depth, int(chain.groups[-1]) + 1
-    plain = sqrt(float(chi2.isf(0.5 * lost / groups, d)))
-    tilted = sqrt(float(chi2.isf(0.5 * lost / (2 * d - 1), d)))
+    plain = sqrt(float(chdtri(d, 0.5 * lost / groups)))
+    tilted = sqrt(float(chdtri(d, 0.5 * lost / (2 * d - 1))))
     centers = np.zeros((1, d))
     for row in chain.unit * np.unique(chain.weights, axis=0):
         padded = np.concatenate([np.zeros(d - 1), row, np.zeros(d - 1)])

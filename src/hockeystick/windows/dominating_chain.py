@@ -145,8 +145,8 @@ def _freed(chain: Chain, gram: Array, sigma: float, prob: float | Array, deadlin
         values, vectors = np.linalg.eigh(split.transpose(0, 2, 1, 3).reshape(products.shape))
         soft = np.exp(SHARPNESS * (values / values[-1] - 1.0))
         largest = values[-1] * (1.0 + np.log(soft.sum()) / SHARPNESS)
-        back = np.einsum("ji,kjv->kiv", inverse, vectors.reshape(windows, size, -1))
-        slopes = -np.einsum("kiv,v,kjv->ij", back, soft / soft.sum() * values, back)  # of the largest eigenvalue
+        back = inverse.T @ vectors.reshape(windows, size, -1)
+        slopes = -((back * (soft / soft.sum() * values)) @ back.transpose(0, 2, 1)).sum(axis=0)  # of the eigenvalue
         raised = np.minimum(largest * inside / sigma**2, 300.0)
         moment = float(weights @ np.expm1(raised) @ weights)
         gains = np.outer(weights, weights) * np.exp(raised) / (sigma**2 * moment)

@@ -8,12 +8,13 @@ are compared by the largest eigenvalue of G relative to K, found approximately; 
 Proof: docs/theory/poisson-windows.md. Cost: some sixty eigenvalues, each tens of products with G, a few factorisations.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, log, log1p
+from math import exp, log, log1p, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky
+from scipy.linalg import LinAlgError
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
@@ -55,6 +56,11 @@ class Windows:
         """Steps of every window but the last."""
         return self.chain.scales.size
 
+    @property
+    def lengths(self) -> list[int]:
+        """Steps of each window."""
+        return [min(self.size, self.steps - begin) for begin in range(0, self.steps, self.size)]
+
     def second_moment(self, sigma: float, prob: float) -> float:
         """About the logarithm of the ratio's second moment, for participations of chance ``prob``; only compares."""
         return _score(self.chain.products, self.levels, sigma, prob)
@@ -79,17 +85,19 @@ def dominating_windows(
     size = min(size, n)
     levels = _levels(np.asarray(gram @ np.ones(n)).ravel(), size)
 
+    band = _band(gram, size)
+    times = _product(gram, band)
+
     def relative(shape: Array) -> tuple[Chain, float]:
         correlation = LARGEST_CORRELATION / (1.0 + exp(-float(np.clip(shape[0], -30.0, 30.0))))
         chain = Chain(scales_of(shape[1:], size), correlation)
-        return chain, _largest(gram, chain, levels)
+        return chain, _largest(times, n, chain, levels)
 
     def score(shape: Array) -> float:
         deadline.tick()
         chain, largest = relative(shape)
         return log(max(_score(chain.products, largest * levels, sigma, prob), EARLIEST))
 
-    band = _band(gram, size)
     if not band[1:].any():
         chain, factor = Chain(np.ones(size), 0.0), float((band[0] / np.repeat(levels, size)[:n]).max())
     else:
@@ -126,23 +134,37 @@ def _score(products: Array, levels: Array, sigma: float, prob: float) -> float:
     return float(prob**2 * counts @ np.asarray(moments))
 
 
-def _largest(gram: "csr_matrix | Array", chain: Chain, levels: Array) -> float:
-    """About the largest eigenvalue of G relative to the chain's products at these levels."""
+def _largest(product: Callable[[Array], Array], n: int, chain: Chain, levels: Array) -> float:
+    """About the largest eigenvalue of G relative to the chain's products at these levels.
+
+    Args:
+        product: G times a vector, of shape (n,).
+    """
     from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-    n, size = int(gram.shape[0]), chain.scales.size
-    windows = levels.size
-    inverse = np.linalg.inv(cholesky(chain.products, lower=True))
-    lengths = np.sqrt(levels)[:, None]
+    rho, size = chain.correlation, chain.scales.size
+    innovation = sqrt((1.0 - rho) * (1.0 + rho))
+    scales = np.multiply.outer(np.sqrt(levels), chain.scales).ravel()[:n]
+    first = np.arange(0, n, size)
+
+    # The inner products of a window are ``S R S``, S its scales and ``R = L L^T`` those of a chain: L^-1 subtracts rho
+    # times the step before and divides by the innovation, but for the first step of a window.
+    def whitened(vector: Array) -> Array:
+        white = vector / scales
+        white[1:] = (white[1:] - rho * white[:-1]) / innovation
+        white[first] = vector[first] / scales[first]
+        return white
+
+    def spread(vector: Array) -> Array:
+        inside = vector / innovation
+        inside[first] = vector[first]
+        later = rho * inside[1:]
+        later[first[1:] - 1] = 0.0
+        inside[:-1] -= later
+        return np.asarray(inside / scales)
 
     def times(vector: Array) -> Array:
-        padded = np.zeros(windows * size)
-        padded[:n] = np.ravel(vector)
-        inside = ((padded.reshape(windows, size) / lengths) @ inverse).ravel()
-        outside = np.zeros(windows * size)
-        outside[:n] = gram @ inside[:n]
-        product: Array = ((outside.reshape(windows, size) @ inverse.T) / lengths).ravel()[:n]
-        return product
+        return whitened(product(spread(np.ravel(vector))))
 
     if n <= 2:
         return float(np.linalg.eigvalsh(np.column_stack([times(unit) for unit in np.eye(n)]))[-1])
@@ -152,6 +174,19 @@ def _largest(gram: "csr_matrix | Array", chain: Chain, levels: Array) -> float:
         return float(eigsh(operator, k=1, which="LA", v0=start, tol=ACCURACY, return_eigenvectors=False)[0])
     except ArpackError:
         return float("inf")
+
+
+def _product(gram: "csr_matrix | Array", band: Array) -> Callable[[Array], Array]:
+    """G times a vector, by its diagonals where few of their entries are 0."""
+    from scipy.linalg.blas import dsbmv
+
+    if isinstance(gram, np.ndarray):
+        return gram.__matmul__
+    lags = int(np.flatnonzero(band.any(axis=1))[-1])
+    if gram.nnz < lags * gram.shape[0]:
+        return gram.__matmul__
+    diagonals = np.asfortranarray(band[: lags + 1])
+    return lambda vector: np.asarray(dsbmv(lags, 1.0, diagonals, vector, lower=1))
 
 
 def _band(gram: "csr_matrix | Array", size: int) -> Array:

@@ -112,24 +112,22 @@ class States:
         sums, ratios = self._sums(absent), np.exp(self.spacing * self.shifts)
         masses = np.zeros((self.sources, self.shifts.size))
         skip = self.shifts.size - sums.size + 1  # ratios at most ``absent``
-        for place in range(1, sums.size):
-            rest, whole = sums[place] / (absent + sums[place]), absent / (absent + sums[place])
-            cell = min(int(np.searchsorted(self.shares, whole, side="right")) - 1, self.shares.size - 2)
-            low, high = float(self.shares[cell]), float(self.shares[cell + 1])
-            if high == 1.0:  # the smaller of both shares of the ratio keeps its digits
-                right = 1.0 - min(rest / (1.0 - low), 1.0)
-            else:
-                right = min(max((whole - low) / (high - low), 0.0), 1.0)
-            column = masses[:, skip + place - 1]
-            column[cell * self.count : (cell + 1) * self.count] += (1.0 - right) * split[place]
-            if high == 1.0:
-                column[-1] += right * split[place].sum()
-            else:
-                column[(cell + 1) * self.count : (cell + 2) * self.count] += right * split[place]
+        rest, shared = sums[1:] / (absent + sums[1:]), absent / (absent + sums[1:])
+        cells = np.minimum(np.searchsorted(self.shares, shared, side="right") - 1, self.shares.size - 2)
+        low, high = self.shares[cells], self.shares[cells + 1]
+        top = high == 1.0
+        # Below a share of 1, the smaller of both shares of the ratio keeps its digits.
+        inside = np.clip((shared - low) / (high - low), 0.0, 1.0)
+        right = np.where(top, 1.0 - np.minimum(rest / (1.0 - low), 1.0), inside)
+        columns, rows = skip + np.arange(rest.size), cells[:, None] * self.count + np.arange(self.count)
+        masses[rows, columns[:, None]] += (1.0 - right)[:, None] * split[1:]
+        beyond = right[:, None] * split[1:]
+        masses[-1, columns[top]] += beyond[top].sum(axis=1)
+        masses[rows[~top] + self.count, columns[~top, None]] += beyond[~top]
         none = float(split[0].sum())  # nothing but what takes no part, all available; a ratio between two nodes
-        right = min(max((absent - ratios[skip - 1]) / (ratios[skip] - ratios[skip - 1]), 0.0), 1.0)
-        masses[-1, skip - 1] += none * (1.0 - right)
-        masses[-1, skip] += none * right
+        above = min(max((absent - ratios[skip - 1]) / (ratios[skip] - ratios[skip - 1]), 0.0), 1.0)
+        masses[-1, skip - 1] += none * (1.0 - above)
+        masses[-1, skip] += none * above
         small = masses <= NEGLIGIBLE
         lost, dear = float(masses[small].sum()), float((np.where(small, masses, 0.0) @ ratios).sum())
         masses[small] = 0.0

@@ -1,17 +1,20 @@
 """The likelihood ratio of a window of Poisson sampling, when its columns form a Gauss-Markov chain.
 
-Let ``z_i = scales[i] s_i``, s a stationary chain of unit variance and correlation rho between neighbours. The ratio of
-the steps from i on, as a function of the state and of what comes after it, satisfies
+Let ``z_i = scales[i] s_i``, s a stationary chain of unit variance and correlation rho between neighbours. It is as
+likely the other way round, so the steps may be taken in either order; here the first one comes last. The ratio of
+the steps up to i, as a function of the state and of what comes before it, satisfies
 
-    V_i(s) = (1 - p) V_(i+1)(s') + p exp(z_i - var(z_i) / 2) V_(i+1)(s' - rho scales[i]),
+    V_i(s) = (1 - p) V_(i-1)(s') + p exp(z_i - var(z_i) / 2) V_(i-1)(s' - rho scales[i]),
 
-s' the next state: *a participation only shifts the later states*. Given s the laws of both terms are known, and their
-dependence is not; the sum of the two that are large together is above every dependence. So one law for each state is
-enough, backwards. States live on a lattice and values on a grid as in :mod:`.chains`.
+s' the state before: *a participation only shifts the other states*. Given s the laws of both terms are known, and
+their dependence is not; the sum of the two that are large together is above every dependence. So one law for each state
+is enough, and on the way to the law of a whole window come those of shorter ones. States live on a lattice and values
+on a grid as in :mod:`.chains`.
 
 Proof: docs/theory/poisson-windows.md. Cost: O(w states^2 nodes) in matrix products.
 """
 
+from collections.abc import Collection, Iterator
 from math import ceil, exp, log, log1p, sqrt
 
 import numpy as np
@@ -27,8 +30,8 @@ from hockeystick.windows.chains import LARGEST_VALUE, LATTICE_ERROR, Spacing, no
 
 STEP = 10.0
 """Lattice points for each standard deviation of an innovation, for the 72 nodes per unit of usual grids."""
-SPACING = Spacing(core=60.0, most=2000.0, near=0.012, far=0.04)
-"""Spacing of the nodes for what a participation adds."""
+SPACING = Spacing(core=66.0, most=2000.0, near=0.011, far=0.04)
+"""Of the nodes for what a participation adds."""
 TAIL_SHARE = 1e-8
 """About the chance of a state that is left out, as a share of the smallest delta."""
 LOWEST_FLOOR = 2.5e-3
@@ -47,13 +50,16 @@ def longest_window(prob: float) -> int:
     return int(log(LOWEST_FLOOR) / log1p(-prob))
 
 
-def window_law(scales: Array, correlation: float, prob: float, resolution: Resolution, deadline: Deadline) -> Law:
-    """An upper law of the ratio of a window.
+def window_laws(
+    scales: Array, correlation: float, prob: float, sizes: Collection[int], resolution: Resolution, deadline: Deadline
+) -> dict[int, Law]:
+    """Upper laws of the ratios of windows of the first steps of a chain, for each of some numbers of steps.
 
     Args:
         scales: shape (w,), standard deviations of the z_i, positive; ``w <= longest_window(prob)``.
         correlation: rho in [0, 1) of neighbours.
         prob: p in (0, 1), the chance of a participation at every step.
+        sizes: numbers of steps, from 1 to w.
 
     Raises: UnsupportedError when the chain has too many states; BudgetExceededError when the deadline passes.
     """
@@ -73,34 +79,56 @@ def window_law(scales: Array, correlation: float, prob: float, resolution: Resol
     top = scales.size * prob * exp(min(float(scales.max()) * (reach + 0.5 * shift), 130.0))
     deviation = prob * sqrt(float(second.sum()))
     grid = nodes_around(1.0 - floor, deviation, min(top, LARGEST_VALUE), fine, SPACING)
-    masses, infinite = _backwards(grid, states, spacing, scales, correlation, prob, deadline)
     span, largest = float(states[-1] - states[0]), float(scales.max())
     exponent = largest * (span + largest) + 0.5 * ((span + shift) / innovation) ** 2 + 1.0
-    count = float(scales.size + 1)
-    mass_error = count * (4.0 * LATTICE_ERROR + (states.size + 4.0 * grid.size + 64.0 + 8.0 * exponent) * UNIT_ROUNDOFF)
-    place_error = count * (6.0 * LATTICE_ERROR + 64.0 * UNIT_ROUNDOFF) + 16.0 * exponent * UNIT_ROUNDOFF
-    support, mass = merge_equal(floor + grid, masses)
-    mass[0] += UNDERFLOW
-    return Law(support, mass, infinite * (1.0 + 1e-12) + UNDERFLOW, Side.UPPER, mass_error, place_error)
+    laws = dict[int, Law]()
+    for size, masses, infinite in _in_turn(grid, states, spacing, scales, correlation, prob, deadline, sizes):
+        count = float(size + 1)
+        mass_error = 4.0 * LATTICE_ERROR + (states.size + 4.0 * grid.size + 64.0 + 8.0 * exponent) * UNIT_ROUNDOFF
+        place_error = count * (6.0 * LATTICE_ERROR + 64.0 * UNIT_ROUNDOFF) + 16.0 * exponent * UNIT_ROUNDOFF
+        support, mass = merge_equal(exp(size * log1p(-prob)) + grid, masses)
+        mass[0] += UNDERFLOW
+        far = infinite * (1.0 + 1e-12) + UNDERFLOW
+        laws[size] = Law(support, mass, far, Side.UPPER, count * mass_error, place_error)
+    return laws
 
 
-def _backwards(
-    grid: Array, states: Array, spacing: float, scales: Array, correlation: float, prob: float, deadline: Deadline
-) -> tuple[Array, float]:
-    """Masses of the window's ratio less its floor, and its P-mass at infinity."""
+def _in_turn(
+    grid: Array,
+    states: Array,
+    spacing: float,
+    scales: Array,
+    correlation: float,
+    prob: float,
+    deadline: Deadline,
+    sizes: Collection[int],
+) -> Iterator[tuple[int, Array, float]]:
+    """For each number of steps: it, masses of the ratio less its floor, and its P-mass at infinity."""
     innovation = (1.0 - correlation) * (1.0 + correlation) + spacing**2  # with the noise of the lattice
     variance = innovation / ((1.0 - correlation) * (1.0 + correlation))
     masses, infinite = np.zeros((states.size, grid.size)), np.zeros(states.size)
     masses[:, 0] = 1.0
-    floor, reach = 1.0, 0.0  # of the steps ahead: the ratio of no participation, and the largest exponent of a state
-    for step in range(scales.size - 1, -1, -1):
+    floor, reach = 1.0, 0.0  # of the steps before: the ratio of no participation, and the largest exponent of a state
+
+    def around(centres: Array) -> Array:
+        """The normal densities around each of the centres, sampled on the lattice."""
+        distance = (states[None, :] - centres[:, None]) / sqrt(innovation)
+        return np.asarray(spacing / (sqrt(2.0 * np.pi) * sqrt(innovation)) * np.exp(-0.5 * distance**2))
+
+    stays = correlation * states
+    staying = around(stays)
+    moves, moving, of_scale = stays, staying, 0.0  # those of the last step, as most scales are that of their neighbour
+    for step in range(max(sizes)):
         deadline.tick()
         absent, beyond, present, far = masses, infinite, masses, infinite
-        if step < scales.size - 1:
-            centres = correlation * states
-            absent, beyond = _averaged(masses, infinite, grid + floor, states, spacing, centres, innovation, reach)
-            centres = correlation * (states - variance * scales[step])
-            present, far = _averaged(masses, infinite, grid + floor, states, spacing, centres, innovation, reach)
+        if step:
+            if scales[step] != of_scale:
+                of_scale = float(scales[step])
+                moves = correlation * (states - variance * of_scale)
+                moving = around(moves)
+            values = grid + floor
+            absent, beyond = _averaged(masses, infinite, values, states, stays, staying, innovation, reach)
+            present, far = _averaged(masses, infinite, values, states, moves, moving, innovation, reach)
         with np.errstate(over="ignore", invalid="ignore"):
             ratios = prob * np.exp(scales[step] * states - 0.5 * variance * scales[step] ** 2)
             masses, excess = large_together(grid, absent, present, 1.0 - prob, ratios, floor)
@@ -109,8 +137,10 @@ def _backwards(
             raise UnsupportedError("The noise is too low: a chain of columns has ratios beyond the range of doubles.")
         floor *= 1.0 - prob
         reach = float(scales[step]) + correlation * reach
-    mass, last = _averaged(masses, infinite, grid + floor, states, spacing, np.zeros(1), variance, reach)
-    return mass[0], float(last[0])
+        if step + 1 in sizes:
+            alone = spacing / sqrt(2.0 * np.pi * variance) * np.exp(-0.5 * states[None, :] ** 2 / variance)
+            mass, last = _averaged(masses, infinite, grid + floor, states, np.zeros(1), alone, variance, reach)
+            yield step + 1, mass[0], float(last[0])
 
 
 def _averaged(
@@ -118,21 +148,19 @@ def _averaged(
     infinite: Array,
     values: Array,
     states: Array,
-    spacing: float,
     centres: Array,
+    densities: Array,
     variance: float,
     reach: float,
 ) -> tuple[Array, Array]:
-    """The laws of values whose state is normal around each of the centres, sampled on the lattice.
+    """The laws of values whose state is normal around each of the centres, with these densities on the lattice.
 
     What has a state beyond the last is put on the safe side: its Q-mass at the floor, its P-mass at infinity. Means
     grow with the state, so below the first state they are at most the first one's. Above the last they are at most
     ``share / (1 - share)`` of the rest: an exponent of at most ``reach`` moves the centre by ``reach variance``.
     """
     spread = sqrt(variance)
-    distance = (states[None, :] - centres[:, None]) / spread
-    kernel = spacing / (sqrt(2.0 * np.pi) * spread) * np.exp(-0.5 * distance**2)
-    averaged, beyond = kernel @ masses, kernel @ infinite
+    averaged, beyond = densities @ masses, densities @ infinite
     below = np.minimum(2.0 * ndtr((states[0] - centres) / spread), 1.0)
     above = np.minimum(2.0 * ndtr((centres - states[-1]) / spread), 1.0)
     share = 2.0 * ndtr((centres + reach * variance - states[-1]) / spread)
