@@ -218,8 +218,8 @@ FAULTS = [
     ),
     (
         "training/torch/guards.py",
-        "if isinstance(part, _NormBase):",
-        "if isinstance(part, _NormBase) and list(part.parameters()):",
+        "if isinstance(part, NormBase):",
+        "if isinstance(part, NormBase) and list(part.parameters()):",
         "a normalisation over the batch without parameters mixes its examples",
         f"{INPUT}::test_frozen_layers_that_look_at_whole_batches_are_refused",
     ),
@@ -253,7 +253,7 @@ FAULTS = [
     ),
     (
         "training/torch/adaptive.py",
-        "_check_processed_flag(parameter.grad_sample)  # a new tensor would not have the flag\n            scaled =",
+        "check_processed_flag(parameter.grad_sample)  # a new tensor would not have the flag\n            scaled =",
         "scaled =",
         "gradients that were summed before are summed again",
         f"{TORCH}::test_gradients_that_were_used_are_refused",

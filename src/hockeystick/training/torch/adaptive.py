@@ -7,12 +7,12 @@ from itertools import zip_longest
 from typing import Any
 
 import torch
-from opacus.optimizers.optimizer import _check_processed_flag
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.adaptive import check_settings, expect_positive, split_norm
 from hockeystick.training.torch.guards import parts_of
 from hockeystick.training.torch.norms import clip_factors, numbers_in, squared_norms
+from hockeystick.training.torch.private_names import check_processed_flag
 
 Tensors = list[torch.Tensor]
 
@@ -164,7 +164,7 @@ class ScalesGradients:
         """As Opacus does, of scaled per-sample gradients."""
         unscales = self.original_optimizer.unscales()
         for parameter in self.params:
-            _check_processed_flag(parameter.grad_sample)  # a new tensor would not have the flag
+            check_processed_flag(parameter.grad_sample)  # a new tensor would not have the flag
             scaled = [one.to(parameter.dtype) / unscales[parameter] for one in parts_of(parameter.grad_sample)]
             parameter.grad_sample = scaled if isinstance(parameter.grad_sample, list) else scaled[0]
         super().clip_and_accumulate()  # type: ignore[misc]
@@ -210,7 +210,7 @@ class AddsSquares:
     def _square(self, trained: Tensors) -> None:
         squares, weight = self.original_optimizer.squares, self.original_optimizer.weight
         for parameter in trained:
-            _check_processed_flag(parameter.grad_sample)  # a new tensor would not have the flag
+            check_processed_flag(parameter.grad_sample)  # a new tensor would not have the flag
         for numbers in zip_longest(*([len(one) for one in parts_of(p.grad_sample)] for p in trained), fillvalue=0):
             self.check_numbers(numbers)  # a factor for each example would turn one row into many
         clipped: list[Tensors] = []  # for every physical batch, of every parameter

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
-from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
@@ -16,6 +15,7 @@ from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.training.adaptive import expect_positive, split_with_count
 from hockeystick.training.torch.adaptive import IndependentAdam, ScaledAdam, Tensors
 from hockeystick.training.torch.guards import add_to_sum, clipped_sums, parts_of, sample_norms
+from hockeystick.training.torch.private_names import check_processed_flag, mark_as_processed
 
 NORM = "hockeystick_clipping_norm"
 """The entry of an optimizer's state that holds the clipping norm of the next step."""
@@ -122,12 +122,12 @@ class AdaptsNorm:
         """As Opacus does with the gradients; the count needs no clipping."""
         *trained, count = self.params
         for parameter in trained:
-            _check_processed_flag(parameter.grad_sample)
+            check_processed_flag(parameter.grad_sample)
         totals = clipped_sums(trained, self.max_grad_norm)
         totals.append(torch.cat(parts_of(count.grad_sample)).sum(dim=0))
         for parameter, total in zip(self.params, totals, strict=True):
             add_to_sum(parameter, total)
-            _mark_as_processed(parameter.grad_sample)
+            mark_as_processed(parameter.grad_sample)
 
     def add_noise(self) -> None:
         """Add the noise to gradients and count, and choose the norm of the next step from the noisy count."""

@@ -5,7 +5,6 @@ from math import ceil
 from typing import Any
 
 import torch
-from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.samplers.dealt import DealtPromises
@@ -18,6 +17,7 @@ from hockeystick.training.torch.exact_sums import add_clipped
 from hockeystick.training.torch.guards import give, parts_of
 from hockeystick.training.torch.invariance import Invariance, draws
 from hockeystick.training.torch.loader import BatchSampler, Piece
+from hockeystick.training.torch.private_names import DropoutNd, check_processed_flag, mark_as_processed
 from hockeystick.training.torch.shards import joined
 
 ROWS = "hockeystick_physical_batch_size"
@@ -122,7 +122,7 @@ class SumsExactly:
     def clip_and_accumulate(self) -> None:
         """Add the integers of the examples of this physical batch."""
         for parameter in self.params:
-            _check_processed_flag(parameter.grad_sample)
+            check_processed_flag(parameter.grad_sample)
             if parameter.summed_grad is None:
                 parameter.summed_grad = torch.zeros_like(parameter, dtype=torch.int64, requires_grad=False)
         left = 0 if self.piece is None else self.piece.examples
@@ -130,7 +130,7 @@ class SumsExactly:
             self._add([part[:left] for part in parts])
             left -= min(left, len(parts[0]))
         for parameter in self.params:
-            _mark_as_processed(parameter.grad_sample)
+            mark_as_processed(parameter.grad_sample)
 
     def _add(self, rows: Sequence[torch.Tensor]) -> None:
         """The integers of some examples, over all parameters together or layer by layer."""
@@ -150,7 +150,7 @@ class SumsExactly:
         self._check_batch()
         totals = [self._sums(parameter)["summed_grad"] for parameter in self.params]
         for total in totals:
-            _check_processed_flag(total)
+            check_processed_flag(total)
         rows = self.noise.borrow(self._examples_of_all_ranks())
         for at, (parameter, total) in enumerate(zip(self.params, totals, strict=True)):
             if rows is not None:
@@ -159,7 +159,7 @@ class SumsExactly:
                 torch.distributed.all_reduce(total)
             row = total.double().mul_(self._step_of_mean()).to(parameter.dtype)
             give(parameter, joined(row, parameter).view_as(parameter))
-            _mark_as_processed(total)
+            mark_as_processed(total)
         self.examples = 0
 
     def _step_of_mean(self) -> float:
@@ -209,7 +209,7 @@ def check_exact(module: torch.nn.Module, clipping: str, grad_sample_mode: str) -
         )
     for name, part in module.named_modules():
         _check_dropout(name, part)
-        if isinstance(part, torch.nn.modules.dropout._DropoutNd | torch.nn.MultiheadAttention | torch.nn.RNNBase):
+        if isinstance(part, DropoutNd | torch.nn.MultiheadAttention | torch.nn.RNNBase):
             part.register_forward_pre_hook(lambda part, _, name=name: _check_dropout(name, part))
 
 

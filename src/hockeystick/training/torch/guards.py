@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 from opacus.optimizers import DPOptimizer
-from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping, DPTensorFastGradientClipping
 from opacus.validators.errors import UnsupportedModuleError
-from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.record import SLACK
 from hockeystick.training.torch.norms import clip_factors, numbers_in, scaled_sum, squared_norms, total_norm
+from hockeystick.training.torch.private_names import BatchNorm, NormBase, check_processed_flag, mark_as_processed
 
 WIDE = (torch.float32, torch.float64)
 """The types in which sums of clipped gradients are known to a rounding that is nothing beside the noise."""
@@ -69,15 +68,15 @@ def check_modules(module: torch.nn.Module) -> None:
     One in evaluation mode is fine, and raises as soon as it is used in training mode, as after ``model.train()``.
     """
     for name, part in module.named_modules():
-        if isinstance(part, _NormBase):
+        if isinstance(part, NormBase):
             check_normalisation(part, name)
             part.register_forward_pre_hook(lambda part, _, name=name: check_normalisation(part, name))
 
 
 def check_normalisation(part: Any, name: str) -> None:
     """Raise UnsupportedError for a layer that takes statistics from the examples of a batch, as it is now."""
-    without_statistics = isinstance(part, _BatchNorm) and part.running_mean is None
-    if without_statistics or (part.training and (isinstance(part, _BatchNorm) or part.track_running_stats)):
+    without_statistics = isinstance(part, BatchNorm) and part.running_mean is None
+    if without_statistics or (part.training and (isinstance(part, BatchNorm) or part.track_running_stats)):
         raise UnsupportedError(
             f"The layer {name!r} of type {type(part).__name__} takes its statistics from whole batches, in training "
             "mode: call its eval() after every model.train(), or replace it by "
@@ -223,7 +222,7 @@ def add_no_examples(parameters: Sequence[Any]) -> None:
     A new sum takes the memory of the ``p.grad`` that :func:`give` made for the step before, which is to be replaced.
     """
     for parameter in parameters:
-        _check_processed_flag(parameter.grad_sample)
+        check_processed_flag(parameter.grad_sample)
         if parameter.summed_grad is None:
             dtype = torch.promote_types(parameter.dtype, torch.float32)
             if hasattr(parameter.grad, "_given") and parameter.grad.dtype == dtype:
@@ -231,7 +230,7 @@ def add_no_examples(parameters: Sequence[Any]) -> None:
                 parameter.grad = None  # or the next backward pass would add to the sum
             else:
                 parameter.summed_grad = torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
-        _mark_as_processed(parameter.grad_sample)
+        mark_as_processed(parameter.grad_sample)
 
 
 def give(parameter: Any, noisy: torch.Tensor) -> None:

@@ -16,11 +16,11 @@ from opacus.grad_sample import GradSampleModule
 from opacus.grad_sample.gsm_base import AbstractGradSampleModule
 from opacus.validators.errors import UnsupportedModuleError
 from pydantic import Field
-from torch.nn.modules.batchnorm import _NormBase
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.spec import Count, Spec
 from hockeystick.training.torch.guards import check_normalisation, in_our_words
+from hockeystick.training.torch.private_names import DropoutNd, NormBase
 
 MOST_PLACES = 16
 """So many places of the example are tried, unless the caller says which."""
@@ -238,7 +238,7 @@ def drawing_layers(model: torch.nn.Module) -> Iterator[str]:
 
 def draws(part: torch.nn.Module) -> bool:
     """Whether a layer itself, in the mode it is in, draws a dropout mask for a whole batch."""
-    chance = part.p if isinstance(part, torch.nn.modules.dropout._DropoutNd) else 0.0
+    chance = part.p if isinstance(part, DropoutNd) else 0.0
     if isinstance(part, torch.nn.MultiheadAttention | torch.nn.RNNBase):
         chance = part.dropout
     return bool(part.training and chance > 0.0)
@@ -271,7 +271,7 @@ def _check(
             f"The 'places' argument must be of whole numbers from 0 to {batch - 1}. Got {shortened(places)} instead."
         )
     for name, part in model.named_modules():
-        if isinstance(part, _NormBase):
+        if isinstance(part, NormBase):
             check_normalisation(part, name)
     if not model.training or not any(parameter.requires_grad for parameter in model.parameters()):
         raise InvalidInputError(
