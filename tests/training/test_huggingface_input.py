@@ -17,6 +17,7 @@ import transformers
 from huggingface_training import FIXED, QUIET, model_of, sentences
 
 from hockeystick.training.huggingface.arguments import REFUSALS, checked_arguments
+from hockeystick.training.huggingface.private_names import CALLED, OVERRIDDEN, check_names
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -25,11 +26,9 @@ BAD = {
     "fsdp": "full_shard",
     "parallelism_config": object(),
     "fp16": True,
-    "bf16": True,
     "torch_compile": True,
     "use_liger_kernel": True,
-    "activation_checkpointing": True,
-    "gradient_checkpointing": True,
+    "activation_checkpointing_kwargs": {"use_reentrant": True},
     "auto_find_batch_size": True,
     "dataloader_drop_last": True,
     "dataloader_in_order": False,
@@ -124,13 +123,16 @@ def refused(made, message, error=InvalidInputError):
 
 
 def test_losses_that_are_not_one_for_each_example_are_refused(trainer):
-    refused(trainer(example_losses=lambda outputs, labels: outputs.logits.sum()), "one loss for each of the 5 examples")
+    refused(
+        trainer(example_losses=lambda outputs, labels: outputs.logits.sum()),
+        r"one loss for each example, 1 here\. Got shape \(\)",
+    )
     refused(trainer(example_losses=lambda outputs, labels: 0.0), "Got type 'float'")
     refused(trainer(data=[{"input_ids": torch.tensor([1, 2])}] * 60), "must have labels, named labels")
-    refused(
-        trainer(data_collator=lambda examples: {"input_ids": torch.zeros(1, 3), "labels": torch.zeros(2, 3)}),
-        "must give tensors or lists that grow with the number of examples",
-    )
+    unlike = {"data_collator": lambda examples: {"input_ids": torch.zeros(1, 3), "labels": torch.zeros(2, 3)}}
+    refused(trainer(**unlike), "must give named tensors or lists with the examples in their first dimension")
+    grow = "must give tensors or lists that grow with the number of examples"
+    refused(trainer(try_independence=False, **unlike), grow)
 
 
 def test_trained_parameters_of_16_bits_are_refused_and_frozen_ones_are_not(trainer):
@@ -214,7 +216,7 @@ def test_other_gradient_modes_and_shared_weights_with_ghost_clipping_are_refused
     with pytest.raises(InvalidInputError, match="'grad_sample_mode' argument must be 'hooks' or 'ghost'"):
         trainer(grad_sample_mode="ew")
     made = trainer(model=model_of(tie_word_embeddings=True), grad_sample_mode="ghost")
-    with pytest.raises(NotImplementedError, match="Parameter tying is not supported with Ghost Clipping"):
+    with pytest.raises(UnsupportedError, match="no norms for weights that several layers share, as tied embeddings"):
         made.train()
     assert made.engine.run.step == 0
 
@@ -223,7 +225,7 @@ def test_positions_that_all_examples_share_are_refused(trainer):
     config = transformers.GPT2Config(vocab_size=16, n_positions=8, n_embd=8, n_layer=1, n_head=2)
     refused(
         trainer(model=transformers.GPT2LMHeadModel(config)),
-        "'transformer.wpe.weight' has gradients of 1 examples, where .* of 5; .* position ids included",
+        "'transformer.wpe.weight' has gradients of 1 examples, where .* of 2; .* position ids included",
     )
 
 
@@ -296,3 +298,17 @@ def test_the_batch_size_of_the_plan_needs_no_second_part():
 def test_exact_noise_is_refused(trainer):
     with pytest.raises(UnsupportedError, match="The Trainer of transformers sums gradients in floating point"):
         trainer(plan=FIXED.model_copy(update={"exact": True}))
+
+
+def test_a_release_without_a_method_that_is_taken_over_is_refused():
+    class Other:
+        """A Trainer whose gradient norms are logged elsewhere."""
+
+    for name in (*OVERRIDDEN, *CALLED):
+        if name != "_get_grad_norm":
+            setattr(Other, name, lambda self: None)
+    with pytest.raises(UnsupportedError, match=r"needs the method '_get_grad_norm' of transformers\.Trainer"):
+        check_names(Other)
+    assert set(OVERRIDDEN) <= set(vars(hs.huggingface.Trainer))
+    private = {name for name in vars(hs.huggingface.Trainer) if hasattr(transformers.Trainer, name)}
+    assert {name for name in private if name.startswith("_") and not name.endswith("__")} <= set(OVERRIDDEN)

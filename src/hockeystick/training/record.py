@@ -65,6 +65,10 @@ MEANINGS = SAMPLING | {
         "An audit of the model computed the gradient of an example at every place of a physical batch of that size, "
         "beside other examples, and no bit changed."
     ),
+    "independence_tried": (
+        "Before the first step, the losses and the gradients of two examples were the same alone and in one batch, "
+        "to a tolerance and without dropout."
+    ),
 }
 """What a promise means, in a sentence. Nothing else may be said in a record, so that no text can pretend to be one."""
 
@@ -77,7 +81,7 @@ ABOUT = {
     ),
     "noise": (
         *("one_noise_row_a_step", "noise_is_added", "clipping", "norms", "clipping_norm", "finite_gradients"),
-        *("exact_sums", "random_numbers"),
+        *("independence_tried", "exact_sums", "random_numbers"),
     ),
     "invariance": ("one_shape", "invariance_audited", "batch_invariance", "change_of_others"),
     "normaliser": ("public_normaliser",),

@@ -25,16 +25,18 @@ def _updates_early(optimizer: Any) -> bool:
     return name.endswith("layerwise") or name in ("lomo", "adalomo")
 
 
+def _is_reentrant(options: Any) -> bool:
+    return bool((options or {}).get("use_reentrant"))
+
+
 REFUSALS = (
     Refusal("deepspeed", _is_set, "gradients would be reduced before they are clipped"),
     Refusal("fsdp", _is_set, "gradients would be reduced before they are clipped"),
     Refusal("parallelism_config", _is_set, "gradients would be reduced before they are clipped"),
     Refusal("fp16", _is_set, "scaled losses have scaled gradients to clip, and steps that overflow are left out"),
-    Refusal("bf16", _is_set, "norms that are rounded to 8 bits do not bound what an example adds"),
     Refusal("torch_compile", _is_set, "compiled layers give no per-sample gradients"),
     Refusal("use_liger_kernel", _is_set, "fused layers give no per-sample gradients"),
-    Refusal("activation_checkpointing", _is_set, "layers that are run again give no per-sample gradients"),
-    Refusal("gradient_checkpointing", _is_set, "layers that are run again give no per-sample gradients"),
+    Refusal("activation_checkpointing_kwargs", _is_reentrant, "its layers run backward in passes of their own"),
     Refusal("auto_find_batch_size", _is_set, "a training that starts again takes the steps of the plan again"),
     Refusal("dataloader_drop_last", _is_set, "every batch of the plan counts"),
     Refusal("dataloader_in_order", lambda value: value is False, "every batch has its own step of the plan"),
@@ -67,6 +69,7 @@ def checked_arguments(given: Any) -> Any:
     arguments = copy(given)
     arguments.gradient_accumulation_steps = 1  # transformers would add up several batches of the plan
     arguments.ignore_data_skip = True  # the run knows where it is
+    arguments.activation_checkpointing_kwargs = {"use_reentrant": False} | (given.activation_checkpointing_kwargs or {})
     return arguments
 
 
@@ -102,4 +105,23 @@ def check_steps(given: Any, steps: int, steps_per_epoch: int) -> None:
         raise InvalidInputError(
             f"The {name!r} training argument must lead to the plan's {steps} steps; set max_steps={steps}, or fewer to "
             f"stop early. Got {value!r}, {wanted} steps."
+        )
+
+
+def check_precision(given: Any, grad_sample_mode: str) -> None:
+    """Raise InvalidInputError for 16 bits with ghost clipping, whose second backward pass rounds by itself."""
+    if given.bf16 and grad_sample_mode == "ghost":
+        raise InvalidInputError(
+            "The 'bf16' training argument must be False with grad_sample_mode='ghost', as the second backward pass "
+            "would round clipped gradients to 8 bits; use grad_sample_mode='hooks'."
+        )
+
+
+def check_evaluation(evaluated: Any, trained: Any) -> None:
+    """Raise InvalidInputError for an evaluation on the training data, whose losses have no noise."""
+    sets = list(evaluated.values()) if isinstance(evaluated, dict) else [evaluated]
+    if trained is not None and any(trained is one or trained is getattr(one, "dataset", None) for one in sets):
+        raise InvalidInputError(
+            "The 'eval_dataset' argument must not be the training data, or a part of them: losses on them, and what is "
+            "chosen by these, are released without noise."
         )

@@ -77,6 +77,6 @@ def checked(losses: Any, examples: int) -> torch.Tensor:
     if not isinstance(losses, torch.Tensor) or losses.shape != (examples,):
         got = f"shape {tuple(losses.shape)}" if isinstance(losses, torch.Tensor) else f"type {type(losses).__name__!r}"
         raise InvalidInputError(
-            f"The 'example_losses' function must return one loss for each of the {examples} examples. Got {got}."
+            f"The 'example_losses' function must return one loss for each example, {examples} here. Got {got}."
         )
     return losses

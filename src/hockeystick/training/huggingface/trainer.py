@@ -20,8 +20,16 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
 from hockeystick.training.exact_sums import refuse_exact
-from hockeystick.training.huggingface.arguments import check_batch_size, check_steps, checked_arguments
+from hockeystick.training.huggingface.arguments import (
+    check_batch_size,
+    check_evaluation,
+    check_precision,
+    check_steps,
+    checked_arguments,
+)
+from hockeystick.training.huggingface.independence import Independence, two_of
 from hockeystick.training.huggingface.losses import ExampleLosses, checked, losses_of
+from hockeystick.training.huggingface.private_names import check_names, keep_from_accelerate
 from hockeystick.training.record import RunRecord
 from hockeystick.training.torch import PrivacyEngine
 from hockeystick.training.torch.loader import size_of_dataset
@@ -70,18 +78,22 @@ class Trainer(transformers.Trainer):
         train_dataset: has a length and gives examples by index, each a mapping from the names of the model's inputs
             unless ``data_collator`` makes such of them.
         grad_sample_mode: "hooks", or "ghost" for ghost clipping, which keeps no per-sample gradients: less memory, a
-            second backward pass, and the same mechanism. Weights that several layers share need "hooks".
+            second backward pass, and the same mechanism. Weights that several layers share, and layers in 16 bits, need
+            "hooks".
         example_losses: gives one loss for each example, from the model's outputs and the labels of the batch by name,
             which the model is not given; for models that predict tokens or classes there is one already. Its numbers
             must each depend on their own example alone.
+        try_independence: whether two examples are tried before the first step: their losses and gradients have to be
+            the same alone and in one batch, without dropout. False for models with other random numbers.
         options: the other arguments of ``transformers.Trainer``.
 
     Attributes:
         engine: the :class:`hockeystick.torch.PrivacyEngine`, which has the run once the training began.
 
     Raises: InvalidInputError, naming the argument, for what would break the mechanism (batches of another size, steps
-    past the plan, 16-bit training, several processes); UnsupportedError for a model without losses by example; and as
-    the engine does.
+    past the plan, losses that are scaled for half precision, several processes, evaluation on the training data);
+    UnsupportedError for a model without losses by example, for examples that depend on each other, and as the engine
+    does.
     """
 
     loss_is_scaled_for_ga = True
@@ -95,12 +107,14 @@ class Trainer(transformers.Trainer):
         train_dataset: Any = None,
         example_losses: ExampleLosses | None = None,
         grad_sample_mode: str = "hooks",
+        try_independence: bool = True,
         rng: np.random.Generator | None = None,
         secure_mode: bool = False,
         noise_dtype: Any = np.float32,
         attribution: Attribution | None = None,
         **options: Any,
     ) -> None:
+        check_names()
         for name in ("model_init", "compute_loss_func"):
             if options.get(name) is not None:
                 raise InvalidInputError(
@@ -112,6 +126,7 @@ class Trainer(transformers.Trainer):
             )
         self.given = transformers.TrainingArguments() if args is None else args
         self._attribution = attribution
+        self._tries_independence = try_independence
         self._gradients: dict[str, Any] = {"grad_sample_mode": grad_sample_mode}
         if grad_sample_mode == "ghost":
             self._gradients["criterion"] = torch.nn.Identity()  # it gets the losses of the examples
@@ -120,6 +135,8 @@ class Trainer(transformers.Trainer):
         refuse_exact(self.engine.mechanism.exact, "The Trainer of transformers")
         if train_dataset is not None:
             self._check_dataset(train_dataset, options.get("data_collator"))
+        check_evaluation(options.get("eval_dataset"), train_dataset)
+        check_precision(self.given, grad_sample_mode)
         super().__init__(model=model, args=checked_arguments(self.given), train_dataset=train_dataset, **options)
         self.example_losses = losses_of(_base_of(model)) if example_losses is None else example_losses
         self._private_loader: Any = None
@@ -131,7 +148,12 @@ class Trainer(transformers.Trainer):
 
     def record(self, certificate: Certificate | None = None, *, stopped_without_looking: bool = False) -> RunRecord:
         """The record of the run; see :meth:`hockeystick.training.Run.record`."""
-        return self.engine.record(certificate, stopped_without_looking=stopped_without_looking)
+        tried = ("independence_tried",) if self._tries_independence else ()
+        return self.engine.run.record(
+            certificate,
+            stopped_without_looking=stopped_without_looking,
+            also_checked=(*self.engine.also_checked, *tried),
+        )
 
     def train(self, resume_from_checkpoint: Any = None, trial: Any = None, ignore_keys_for_eval: Any = None) -> Any:
         """As transformers has it, once; with ``resume_from_checkpoint`` it continues the run that was saved.
@@ -186,6 +208,11 @@ class Trainer(transformers.Trainer):
                 )
         plain = self._plain_loader()
         self._check_lengths()
+        alone = (
+            Independence(self.model, two_of(plain.dataset), partial(self._loss_of, plain))
+            if self._tries_independence
+            else None
+        )
         _, optimizer, *criterion, loader = self.engine.make_private(
             module=self.model,
             optimizer=optimizer,
@@ -197,10 +224,23 @@ class Trainer(transformers.Trainer):
         # transformers counts epochs of one length
         loader.batch_sampler.epoch_length = Fraction(self.engine.run.steps_per_epoch)
         self._criterion = criterion[0] if criterion else None
-        optimizer._is_accelerate_prepared = True  # a wrapper of accelerate would save and load the run for its devices
-        optimizer.step_was_skipped = False
+        keep_from_accelerate(optimizer)
+        if alone is not None:
+            alone.check(optimizer)
         self.optimizer = optimizer
         self._private_loader = loader
+
+    def _loss_of(self, plain: DataLoader[Any], examples: list[Any]) -> torch.Tensor:
+        """The loss of some examples in one batch, as a training step computes it."""
+        batch = self._prepare_inputs(plain.collate_fn(examples))
+        if size_of_batch(batch) != len(examples):
+            raise InvalidInputError(
+                "The 'data_collator' must give a row for each example. "
+                f"Got {size_of_batch(batch)} for {len(examples)}; "
+                "to train on packed texts, make each pack an example of the dataset, which is then what is protected."
+            )
+        loss: torch.Tensor = self.compute_loss(self.model, batch)
+        return loss
 
     def _check_lengths(self) -> None:
         sampler = self.engine.mechanism.sampler

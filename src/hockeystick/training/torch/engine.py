@@ -48,6 +48,7 @@ from hockeystick.training.torch.guards import (
     trained_by,
 )
 from hockeystick.training.torch.invariance import Invariance
+from hockeystick.training.torch.kept_inputs import SampleHooks
 from hockeystick.training.torch.loader import (
     BatchSampler,
     Drawn,
@@ -354,15 +355,15 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         first = distributed.get_rank() == 0
         return Run(self.mechanism, num_examples=num_examples, shape=shape if first else None, **options)
 
-    def _prepare_model(
-        self, module: Any, *, grad_sample_mode: str = "hooks", wrap_model: bool = True, **options: Any
-    ) -> Any:
-        """Opacus' model; for ghost clipping with norms whose error is proved."""
+    def _prepare_model(self, module: Any, *, grad_sample_mode: str = "hooks", **options: Any) -> Any:
+        """Opacus' model; for ghost clipping with norms whose error is proved, without a wrapper with hooks of ours."""
+        if grad_sample_mode == "hooks" and not options["wrap_model"]:
+            return SampleHooks(module, batch_first=options["batch_first"], loss_reduction=options["loss_reduction"])
         if "ghost" not in grad_sample_mode:
-            options |= {"wrap_model": wrap_model}
             return super()._prepare_model(module, grad_sample_mode=grad_sample_mode, **options)
         self.validate(module=module, optimizer=None, data_loader=None)
-        kind = EXACT_CLASSES[wrap_model] if self.mechanism.exact else CLASSES[grad_sample_mode, wrap_model]
+        wrapped = options.pop("wrap_model")
+        kind = EXACT_CLASSES[wrapped] if self.mechanism.exact else CLASSES[grad_sample_mode, wrapped]
         return ghost_model(kind, module, **options)
 
     def _prepare_data_loader(self, data_loader: Any, **options: Any) -> Any:
@@ -382,8 +383,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         **options: Any,
     ) -> Any:
         """The class of Opacus for these options, on the run; its divisor is public."""
-        del noise_generator
-        del expected_batch_size  # Opacus rounds it to a whole number
+        del noise_generator, expected_batch_size  # Opacus rounds the second to a whole number
         batches = self._loader.batch_sampler
         like = "flat" if clipping == "adaptive" else clipping  # Opacus' own class for it divides by the batch's size
         if distributed and clipping == "per_layer":  # Opacus has two; the other one draws noise in hooks of gradients

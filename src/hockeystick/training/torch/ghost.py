@@ -15,7 +15,7 @@ of outputs are the scaled ones of the first up to the rounding of the layers bet
 record does not say that it was checked. See ``docs/theory/runs.md``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,8 @@ from opacus.grad_sample.gsm_base import AbstractGradSampleModule
 from opacus.utils.module_utils import trainable_parameters
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.training.torch.guards import WIDE
+from hockeystick.training.torch.kept_inputs import KeepsInputs
 from hockeystick.training.torch.norms import clip_factors, squared_norms
 from hockeystick.training.torch.shards import local
 
@@ -122,6 +124,14 @@ NORMS: Mapping[type[Any], Callable[[Any, torch.Tensor, torch.Tensor], Norms]] = 
 once."""
 
 
+def norms_of(layer: Any, kind: type[Any], inputs: Sequence[torch.Tensor], outputs: torch.Tensor) -> Norms:
+    """Upper bounds on the norms of a layer's gradients, by :data:`NORMS`; none for no examples."""
+    if len(outputs):
+        return NORMS[kind](layer, inputs[0], outputs)
+    trained = (parameter for _, parameter in trainable_parameters(layer))
+    return {parameter: torch.zeros(0, dtype=torch.float64, device=outputs.device) for parameter in trained}
+
+
 class ProvedNorms:
     """Comes before one of Opacus' classes for ghost clipping: norms in float64, factors that leave room for
     rounding."""
@@ -154,6 +164,11 @@ class ProvedNorms:
     def _norms_of_parameters(self) -> list[torch.Tensor]:
         return [parameter._norm_sample for parameter in self.trainable_parameters]
 
+    def capture_activations_hook(self, module: Any, inputs: Any, outputs: Any) -> None:
+        """As Opacus does; raises UnsupportedError under autocast."""
+        refuse_autocast(module)
+        super().capture_activations_hook(module, inputs, outputs)  # type: ignore[misc]
+
     def capture_backprops_hook(
         self, module: Any, _inputs: Any, outputs: Any, loss_reduction: str, batch_first: bool
     ) -> None:
@@ -165,11 +180,8 @@ class ProvedNorms:
         )
         self.backprop_types.add(backprops.dtype)
         inputs, kind = [local(part) for part in activations], self._get_module_type(module)
-        if kind in NORMS and module.max_batch_len:
-            self._keep(module, NORMS[kind](module, inputs[0], backprops))
-        elif kind in NORMS:
-            trained = (parameter for _, parameter in trainable_parameters(module))
-            self._keep(module, {p: torch.zeros(0, dtype=torch.float64, device=backprops.device) for p in trained})
+        if kind in NORMS:
+            self._keep(module, norms_of(module, kind, inputs, backprops))
         else:
             sampler = self.GRAD_SAMPLERS.get(kind, ft_compute_per_sample_gradient)
             self._keep_samples(module, sampler(module, inputs, backprops))
@@ -217,8 +229,34 @@ class GhostModule(ProvedNorms, GradSampleModuleFastGradientClipping):
     """Opacus' wrapper of a model."""
 
 
-class GhostHooks(ProvedNorms, GradSampleHooksFastGradientClipping):
-    """Opacus' hooks on a model that is not wrapped."""
+class GhostHooks(KeepsInputs, ProvedNorms, GradSampleHooksFastGradientClipping):
+    """Opacus' hooks on a model that is not wrapped, whose layers may run again in the backward pass."""
+
+    def _keep_inputs(self, layer: Any, inputs: Any, output: Any) -> Any:
+        refuse_autocast(layer)
+        return super()._keep_inputs(layer, inputs, output)
+
+    def take(self, layer: Any, inputs: Sequence[torch.Tensor], backprops: torch.Tensor) -> None:
+        """Norms of the gradients of a layer, at once or at the end of the pass."""
+        if type(layer) not in NORMS:
+            self.samples_of(layer, inputs, backprops)
+            return
+        for parameter, of_parameter in norms_of(layer, type(layer), inputs, backprops).items():
+            self._set_norms(parameter, of_parameter)
+
+    def finish(self, parameter: Any) -> None:
+        """Norms of the gradients that were added up over the uses of a parameter."""
+        self._set_norms(parameter, squared_norms(parameter.grad_sample).sqrt())
+        parameter.grad_sample = None
+
+    def _set_norms(self, parameter: Any, norms: torch.Tensor) -> None:
+        """Once a pass: the norm of a sum of gradients is not known from theirs."""
+        if getattr(parameter, "_norm_sample", None) is not None:
+            raise UnsupportedError(
+                "Ghost clipping has no norms for weights that several layers share, as tied embeddings; use "
+                "grad_sample_mode='hooks', or tie_word_embeddings=False."
+            )
+        parameter._norm_sample = norms
 
 
 class GhostModuleFSDP(ProvedNormsFSDP, GradSampleModuleFastGradientClippingFSDP):
@@ -238,6 +276,27 @@ CLASSES: Mapping[tuple[str, bool], type[Any]] = {
 """The class for a gradient mode, and whether the model is to be wrapped."""
 
 
+def refuse_autocast(layer: torch.nn.Module) -> None:
+    """Raise UnsupportedError where a layer is trained under autocast, whose 16 bits the second pass rounds to."""
+    device = next(layer.parameters()).device.type
+    if layer.training and torch.is_grad_enabled() and torch.is_autocast_enabled(device):
+        raise UnsupportedError(
+            f"Ghost clipping cannot be used under autocast to {torch.get_autocast_dtype(device)}, as its second "
+            "backward pass would round clipped gradients by themselves; use grad_sample_mode='hooks'."
+        )
+
+
+def check_types(module: torch.nn.Module) -> None:
+    """Raise UnsupportedError for layers in 16 bits, frozen ones too, in which the second pass rounds by itself."""
+    for name, parameter in module.named_parameters():
+        if parameter.is_floating_point() and parameter.dtype not in WIDE:
+            raise UnsupportedError(
+                "Ghost clipping needs parameters in float32 or float64, as a second backward pass through others "
+                f"rounds clipped gradients to 8 or 11 bits. Got {parameter.dtype} in {name!r}; use "
+                "grad_sample_mode='hooks'."
+            )
+
+
 def ghost_model(kind: type[Any], module: Any, **options: Any) -> Any:
     """The model for ghost clipping, or the hooks on it; a model that was made here stays as it is.
 
@@ -246,8 +305,10 @@ def ghost_model(kind: type[Any], module: Any, **options: Any) -> Any:
         module: to be trained, or what this function made of it.
         options: as Opacus' ``prepare_module`` has them.
 
-    Raises: InvalidInputError for a model that was wrapped in another way.
+    Raises: InvalidInputError for a model that was wrapped in another way; UnsupportedError for layers in 16 bits.
     """
+    if kind in CLASSES.values():
+        check_types(module)
     if not isinstance(module, AbstractGradSampleModule):
         return kind(module, **options)
     for name in ("batch_first", "loss_reduction"):

@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from opacus.optimizers import FSDPOptimizerFastGradientClipping
-from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.record import SLACK
@@ -31,6 +30,7 @@ from hockeystick.training.torch.guards import (
 from hockeystick.training.torch.loader import BatchSampler
 from hockeystick.training.torch.noise import Noise, noisy
 from hockeystick.training.torch.norms import total_norm
+from hockeystick.training.torch.private_names import check_processed_flag, mark_as_processed
 from hockeystick.training.torch.shards import joined, local
 
 STATE = "hockeystick_run"
@@ -150,14 +150,26 @@ class OnRun:
                 "on others; load the model's state of the same step as well."
             )
         self.saved_weights = ""
-        self.examples += self._check_ghost() if self.ghost else self._examples_in(self._check_samples())
+        self.examples += self._check_ghost() if self.ghost else self._examples_in(self.check_samples())
         return super().pre_step(closure)  # type: ignore[misc]
 
-    def _check_samples(self) -> int:
-        """The number of per-sample gradients of every parameter."""
+    def check_samples(self) -> int:
+        """The number of examples in the per-sample gradients.
+
+        Raises: InvalidInputError where a parameter has none, or those of other examples than the rest.
+        """
         missing = [p for p in self.params if getattr(p, "grad_sample", None) is None]
         self._refuse(missing, "Per-sample gradients are missing; run the model, once, and its loss backward")
         return self.check_numbers([sum(map(len, parts_of(p.grad_sample))) for p in self.trained])
+
+    def discard(self) -> None:
+        """Leave nothing of a backward pass whose gradients are not for a step."""
+        for parameter in self.trained:
+            parameter.grad = parameter.grad_sample = None
+            if self.ghost:
+                parameter._norm_sample = None
+        if self.ghost:
+            self.model._per_sample_gradient_norms = None
 
     def _examples_in(self, rows: int) -> int:
         """How many of the per-sample gradients are of examples: all of them."""
@@ -170,10 +182,10 @@ class OnRun:
             return
         norms = getattr(self, "max_grad_norms", self.max_grad_norm)
         for parameter in self.params:
-            _check_processed_flag(parameter.grad_sample)
+            check_processed_flag(parameter.grad_sample)
         for parameter, total in zip(self.params, clipped_sums(self.params, norms), strict=True):
             add_to_sum(parameter, total)
-            _mark_as_processed(parameter.grad_sample)
+            mark_as_processed(parameter.grad_sample)
 
     def begin_backward(self) -> None:
         """A backward pass for ghost clipping begins: no norm of an earlier one may be taken for one of this."""
@@ -262,7 +274,7 @@ class OnRun:
         self._check_batch()
         totals = [self._sums(parameter)["summed_grad"] for parameter in self.params]
         for total in totals:
-            _check_processed_flag(total)
+            check_processed_flag(total)
         examples = self._examples_of_all_ranks()
         fault = fault_of(self._sums_of_all_ranks(totals), examples, self.norm_of_noise)
         if fault is not None:
@@ -275,7 +287,7 @@ class OnRun:
             if rows is not None:
                 held = noisy(held, rows[index], scale)
             give(parameter, joined(held.to(parameter.dtype), parameter).view_as(parameter))
-            _mark_as_processed(total)
+            mark_as_processed(total)
         self.examples = 0
 
     def _check_batch(self) -> None:

@@ -1,0 +1,210 @@
+"""Whether the loss and the gradient of an example depend on the examples beside it, tried on two of them.
+
+Clipping bounds what an example adds only if its gradient is its own. What makes it depend on others has many names (a
+loss divided by the tokens of the batch, in-batch negatives, a balancing loss over experts, layers that look at whole
+batches, caches), so none of them is looked for. Before the first step, the losses and the gradients of two examples are
+computed by torch's autograd, each alone, and then for both in one batch by what the training uses: the collator, the
+loss and the per-sample gradients of the engine. They have to agree. Dropout is left out, as its masks are drawn by the
+place in the batch.
+
+Agreement on two examples, with the weights of the beginning, is no proof. See ``docs/theory/runs.md``.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from hockeystick.errors import UnsupportedError
+from hockeystick.training.torch.guards import WIDE, parts_of
+from hockeystick.training.torch.norms import total_norm
+
+TOLERANCE = 1e-3
+"""The change of a loss, or of a gradient in its norm, that rounding is allowed in float32."""
+COARSE = 0.2
+"""The same for models with parameters in 16 bits, or where torch may use TF32."""
+SMALL = 1e-3
+"""Gradients below this part of the clipping norm are compared with it, and losses with this number."""
+LOOKED_AT = 16
+"""Examples among which the shortest and the longest are the two, so that one of them is padded."""
+
+Compute = Callable[[Any], torch.Tensor]
+"""From the batch of some examples, in a list, to their loss."""
+DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+"""Functions of ``torch.nn.functional`` that give their input as it is, for as long as the examples are tried."""
+ATTENTION = "scaled_dot_product_attention"
+
+
+@contextmanager
+def without_dropout() -> Iterator[None]:
+    """Layers in training mode, but for dropout, also where they run again in the backward pass."""
+    attention = getattr(functional, ATTENTION)
+
+    def attend(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **named: Any) -> Any:
+        del dropout_p
+        return attention(query, key, value, attn_mask, **named)
+
+    with ExitStack() as patches:
+        for name in DROPOUTS:
+            patches.enter_context(patch.object(functional, name, _same))
+        patches.enter_context(patch.object(functional, ATTENTION, attend))
+        yield
+
+
+def _same(input: torch.Tensor, *args: Any, **named: Any) -> torch.Tensor:
+    del args, named
+    return input
+
+
+class Independence:
+    """Two examples, and what they are alone.
+
+    Args:
+        model: in training mode, without hooks for per-sample gradients yet.
+        examples: two of the training data.
+        compute: the loss of a list of examples, the mean of theirs.
+    """
+
+    def __init__(self, model: torch.nn.Module, examples: Sequence[Any], compute: Compute) -> None:
+        self.model, self.examples, self.compute = model, examples, compute
+        self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        narrow = any(p.is_floating_point() and p.dtype not in WIDE for p in model.parameters())
+        coarse = narrow or torch.get_float32_matmul_precision() != "highest"
+        self.tolerance = COARSE if coarse else TOLERANCE
+        self.losses: list[float] = []
+        self.gradients: list[list[torch.Tensor]] = []
+        with self._quietly():
+            for example in examples:
+                loss = compute([example])
+                loss.backward()
+                self.losses.append(float(loss.detach()))
+                self.gradients.append(
+                    [torch.zeros_like(p) if p.grad is None else p.grad.detach() for p in self.trained.values()]
+                )
+                model.zero_grad()
+
+    def check(self, optimizer: Any) -> None:
+        """Compare with both in one batch, by the hooks that ``make_private`` put on the model.
+
+        Nothing of it is left: no gradients, no random numbers were drawn, and no step was taken.
+
+        Raises: UnsupportedError that says what mixes the examples; InvalidInputError as the optimizer does, for
+        parameters without per-sample gradients.
+        """
+        with self._quietly():
+            loss = self.compute(list(self.examples))
+            together = float(loss.detach())
+            mean = math.fsum(self.losses) / len(self.losses)
+            change = abs(together - mean) / max(abs(mean), SMALL)
+            if not change <= self.tolerance:
+                raise self._mixed(f"their loss together is {change:.2g} of it from the mean of their losses alone")
+            loss.backward()
+            try:
+                worst, name = (self._ghost if optimizer.ghost else self._samples)(optimizer)
+            finally:
+                optimizer.discard()
+        if not worst <= self.tolerance:
+            raise self._mixed(f"a gradient changes by {worst:.2g} of its norm beside another example, most in {name!r}")
+
+    def _samples(self, optimizer: Any) -> tuple[float, str]:
+        """The largest change of an example's gradient over its norm, and the parameter that changes most."""
+        optimizer.check_samples()
+        rows = [torch.cat(parts_of(parameter.grad_sample)) for parameter in self.trained.values()]
+        if len(rows[0]) != len(self.examples):
+            raise self._mixed(f"a batch of both has {len(rows[0])} rows")
+        return max(
+            self._change([row[at] for row in rows], alone, self._norm(alone, optimizer))
+            for at, alone in enumerate(self.gradients)
+        )
+
+    def _ghost(self, optimizer: Any) -> tuple[float, str]:
+        """The same of norms, and of the sum of clipped gradients."""
+        if optimizer.check_norms() != len(self.examples):
+            raise self._mixed("a batch of both has another number of rows")
+        squares = torch.stack([parameter._norm_sample.double().square() for parameter in self.trained.values()])
+        norms, clip_norm = squares.sum(dim=0).sqrt().tolist(), optimizer.max_grad_norm
+        changes = [
+            (abs(norm - total_norm(alone)) / self._norm(alone, optimizer), "the norm of all parameters")
+            for norm, alone in zip(norms, self.gradients, strict=True)
+        ]
+        factors = [min(1.0, clip_norm / norm) if norm else 1.0 for norm in norms]
+        total = [
+            sum(f * part for f, part in zip(factors, parts, strict=True)) for parts in zip(*self.gradients, strict=True)
+        ]
+        longest = max(
+            factor * self._norm(alone, optimizer) for factor, alone in zip(factors, self.gradients, strict=True)
+        )
+        return max([*changes, self._change([parameter.grad for parameter in self.trained.values()], total, longest)])
+
+    def _norm(self, alone: Sequence[torch.Tensor], optimizer: Any) -> float:
+        return max(total_norm(alone), SMALL * optimizer.max_grad_norm)
+
+    def _change(self, gradient: Sequence[torch.Tensor], alone: Sequence[Any], norm: float) -> tuple[float, str]:
+        lengths = [total_norm([one.double() - other.double()]) for one, other in zip(gradient, alone, strict=True)]
+        name = max(zip(lengths, self.trained, strict=True))[1]
+        return math.hypot(*lengths) / norm, name
+
+    def _mixed(self, what: str) -> UnsupportedError:
+        layer = self._first_that_mixes()
+        return UnsupportedError(
+            f"An example's loss and gradient must not depend on the examples beside it, but {what}; "
+            f"{layer or 'what mixes them is the loss or the collator'}. Random numbers other than dropout's look alike."
+        )
+
+    def _first_that_mixes(self) -> str | None:
+        """The first layer whose output for an example is another one beside another example."""
+        alone, together = (self._outputs(examples) for examples in ([self.examples[0]], self.examples))
+        for name, output in alone.items():
+            other = together.get(name)
+            if other is None or len(output) != 1 or other.shape[1:] != output.shape[1:] or len(other) < 2:
+                continue
+            change = total_norm([other[0].double() - output[0].double()])
+            if not change <= self.tolerance * max(total_norm([output[0]]), SMALL):
+                kind = type(self.model.get_submodule(name)).__name__
+                return f"the first layer that mixes them is {name!r} of type {kind}"
+        return None
+
+    def _outputs(self, examples: Sequence[Any]) -> Mapping[str, torch.Tensor]:
+        """What layers without layers of their own give, by name."""
+        seen: dict[str, torch.Tensor] = {}
+
+        def see(name: str, output: Any) -> None:
+            if isinstance(output, torch.Tensor) and output.is_floating_point() and output.dim():
+                seen[name] = output.detach().clone()
+
+        layers = [(name, part) for name, part in self.model.named_modules() if not list(part.children())]
+        handles = [
+            part.register_forward_hook(lambda _, inputs, output, name=name: see(name, output)) for name, part in layers
+        ]
+        try:
+            with self._quietly(), torch.no_grad():
+                self.compute(list(examples))
+        finally:
+            for handle in handles:
+                handle.remove()
+        return seen
+
+    @contextmanager
+    def _quietly(self) -> Iterator[None]:
+        """Without dropout, and with torch's generators as they were afterwards."""
+        devices = sorted({p.device for p in self.model.parameters() if p.device.type == "cuda"}, key=str)
+        with torch.random.fork_rng(devices), without_dropout(), torch.enable_grad():
+            yield
+
+
+def two_of(dataset: Any) -> list[Any]:
+    """The shortest and the longest of the first examples; one of them twice where there are no two."""
+    some = [dataset[at] for at in range(min(len(dataset), LOOKED_AT))]
+    order = sorted(range(len(some)), key=lambda at: _length(some[at]))
+    return [some[order[0]], some[order[-1]]]
+
+
+def _length(example: Any) -> int:
+    """The number of tokens of an example, or what comes closest to it."""
+    parts = example.values() if isinstance(example, Mapping) else []
+    return max((np.shape(part)[0] for part in parts if np.ndim(part)), default=0)

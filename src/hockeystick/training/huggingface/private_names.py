@@ -1,0 +1,36 @@
+"""What the Trainer takes over of transformers and accelerate without a promise that it stays, all of it."""
+
+from typing import Any
+
+import transformers
+
+from hockeystick.errors import UnsupportedError
+
+OVERRIDDEN = (
+    "_clip_grad_norm",
+    "_get_grad_norm",
+    "_get_num_items_in_batch",
+    "_load_optimizer_and_scheduler",
+    "_run_epoch",
+    "_save_checkpoint",
+)
+"""Methods of ``transformers.Trainer`` that must do something else here. Overrides that nothing calls are void."""
+CALLED = ("_get_collator_with_removed_columns", "_remove_unused_columns")
+"""Methods of it that are called as they are."""
+
+
+def check_names(trainer: type[Any] = transformers.Trainer) -> None:
+    """Raise UnsupportedError where a release of transformers has lost one of these methods."""
+    lost = [name for name in (*OVERRIDDEN, *CALLED) if not callable(getattr(trainer, name, None))]
+    if lost:
+        raise UnsupportedError(
+            f"The Trainer needs the method {lost[0]!r} of transformers.Trainer, which transformers "
+            f"{transformers.__version__} does not have; install a release that is named in docs/how-to/"
+            "train-with-hugging-face.md."
+        )
+
+
+def keep_from_accelerate(optimizer: Any) -> None:
+    """Have accelerate take an optimizer as it is: its wrapper would save and load the run for its devices."""
+    optimizer._is_accelerate_prepared = True
+    optimizer.step_was_skipped = False

@@ -1,0 +1,72 @@
+"""One-line faults in what the Trainer of transformers adds: 16 bits, layers that run again, examples that mix."""
+
+KEPT = "tests/training/test_kept_inputs.py"
+PRECISION = "tests/training/test_huggingface_precision.py"
+INDEPENDENCE = "tests/training/test_huggingface_independence.py"
+
+FAULTS = [
+    (
+        "training/torch/kept_inputs.py",
+        'vars(parameter).pop("_current_grad_sample", None)',
+        "vars(parameter)",
+        "gradients of a pass that was broken off are added to those of the next",
+        f"{KEPT}::test_a_pass_that_was_broken_off_leaves_nothing_to_the_next",
+    ),
+    (
+        "training/torch/kept_inputs.py",
+        "if not self.grad_accumulation_allowed and isinstance(parameter.grad_sample, list):",
+        "if False:",
+        "the gradients of two batches are summed as one",
+        f"{KEPT}::test_two_passes_without_a_step_are_refused",
+    ),
+    (
+        "training/torch/kept_inputs.py",
+        "dtype = next(trainable_parameters(layer))[1].dtype",
+        "dtype = torch.bfloat16",
+        "per-sample gradients are made in bfloat16",
+        f"{PRECISION}::test_in_16_bits_the_sum_is_that_of_a_loop_over_single_examples",
+    ),
+    (
+        "training/torch/ghost.py",
+        "if parameter.is_floating_point() and parameter.dtype not in WIDE:",
+        "if parameter.requires_grad and parameter.dtype not in WIDE:",
+        "a second pass through frozen layers in 16 bits makes clipped gradients longer than their norm",
+        f"{PRECISION}::test_ghost_clipping_in_16_bits_is_refused",
+    ),
+    (
+        "training/torch/ghost.py",
+        'if getattr(parameter, "_norm_sample", None) is not None:',
+        "if False:",
+        "the norm of a tied weight is that of one of its uses",
+        "tests/training/test_huggingface_input.py::"
+        "test_other_gradient_modes_and_shared_weights_with_ghost_clipping_are_refused",
+    ),
+    (
+        "training/torch/ghost.py",
+        "if layer.training and torch.is_grad_enabled() and torch.is_autocast_enabled(device):",
+        "if False:",
+        "ghost clipping under autocast rounds clipped gradients",
+        "tests/training/test_loops_that_go_wrong.py::test_ghost_clipping_in_narrow_types_is_refused",
+    ),
+    (
+        "training/huggingface/independence.py",
+        "if not worst <= self.tolerance:",
+        "if not worst <= 1e9:",
+        "gradients that reach other examples pass",
+        f"{INDEPENDENCE}::test_a_gradient_that_mixes_behind_a_loss_that_does_not_is_refused",
+    ),
+    (
+        "training/huggingface/independence.py",
+        "if not change <= self.tolerance:",
+        "if not change <= 1e9:",
+        "losses that change beside another example pass where gradients are small",
+        f"{INDEPENDENCE}::test_losses_that_look_at_the_batch_are_refused",
+    ),
+    (
+        "training/huggingface/arguments.py",
+        'any(trained is one or trained is getattr(one, "dataset", None) for one in sets)',
+        "any(trained is one for one in sets)",
+        "a part of the training data is evaluated on",
+        f"{INDEPENDENCE}::test_evaluation_on_the_training_data_is_refused",
+    ),
+]
