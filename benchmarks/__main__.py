@@ -65,13 +65,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _versions() -> list[str]:
-    found = []
+    versions = []
     for name in DISTRIBUTIONS:
         try:
-            found.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
-            found.append(f"{name} not installed")
-    return found
+            versions.append(f"{name} not installed")
+    return versions
 
 
 if __name__ == "__main__":

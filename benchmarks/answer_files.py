@@ -17,8 +17,10 @@ def read(file: Path, kind: type[A]) -> dict[Any, A]:
         return {}
     columns = fields(cast(Any, kind))
     with file.open(newline="", encoding="utf-8") as lines:
-        known = [kind(**{one.name: one.type(row[one.name]) for one in columns}) for row in csv.DictReader(lines)]
-    return {cast(Any, one).cell: one for one in known}
+        known = [
+            kind(**{column.name: column.type(row[column.name]) for column in columns}) for row in csv.DictReader(lines)
+        ]
+    return {cast(Any, answer).cell: answer for answer in known}
 
 
 def append(file: Path, answer: Any) -> None:
@@ -27,5 +29,5 @@ def append(file: Path, answer: Any) -> None:
     with file.open("a", newline="", encoding="utf-8") as lines:
         out = csv.writer(lines, lineterminator="\n")
         if fresh:
-            out.writerow([one.name for one in fields(answer)])
-        out.writerow([f"{one:.6g}" if isinstance(one, float) else one for one in astuple(answer)])
+            out.writerow([field.name for field in fields(answer)])
+        out.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in astuple(answer)])

@@ -123,15 +123,15 @@ def allowed(runs: int, level: float = LEVEL) -> int:
 
 def counted(file: Path | None, only: Iterable[str]) -> list[Count]:
     """All counts of these parts; those that the file has are not made again."""
-    counts = [Count(**one) for one in json.loads(file.read_text())] if file is not None and file.exists() else []
-    seen = {(one.part, one.kind) for one in counts}
+    counts = [Count(**count) for count in json.loads(file.read_text())] if file is not None and file.exists() else []
+    seen = {(count.part, count.kind) for count in counts}
     for part in only:
         for kind in PARTS[part][1]:
             if (part, kind) not in seen:
                 counts.append(count(part, kind, PARTS[part][2]))
                 print(f"{part}, {kind}: {counts[-1].alarms} of {counts[-1].runs}", file=sys.stderr, flush=True)
                 if file is not None:
-                    file.write_text(json.dumps([asdict(one) for one in counts], indent=0), encoding="utf-8")
+                    file.write_text(json.dumps([asdict(count) for count in counts], indent=0), encoding="utf-8")
     return counts
 
 
@@ -151,9 +151,9 @@ def page(counts: list[Count]) -> str:
         "|---|---|---|---|",
     ]
     for part in PARTS:
-        own = [one for one in counts if one.part == part]
+        own = [count for count in counts if count.part == part]
         if own:
-            runs, alarms = sum(one.runs for one in own), sum(one.alarms for one in own)
+            runs, alarms = sum(count.runs for count in own), sum(count.alarms for count in own)
             text.append(f"| `audit.{part}` | {runs:,} | {alarms} | {allowed(runs)} |")
     text += [
         "",
@@ -164,7 +164,10 @@ def page(counts: list[Count]) -> str:
         "| audit | correct code | runs | alarms | largest evidence |",
         "|---|---|---|---|---|",
     ]
-    text += [f"| `audit.{one.part}` | {one.kind} | {one.runs} | {one.alarms} | {one.evidence:.1f} |" for one in counts]
+    text += [
+        f"| `audit.{count.part}` | {count.kind} | {count.runs} | {count.alarms} | {count.evidence:.1f} |"
+        for count in counts
+    ]
     return "\n".join(map(wrapped, text)) + "\n"
 
 
@@ -180,9 +183,13 @@ def main(arguments: list[str] | None = None) -> int:
     if options.update:
         PAGE.write_text(text, encoding="utf-8")
     print(text)
-    own = {part: [one for one in counts if one.part == part] for part in PARTS}
+    own = {part: [count for count in counts if count.part == part] for part in PARTS}
     return int(
-        any(sum(one.alarms for one in each) > allowed(sum(one.runs for one in each)) for each in own.values() if each)
+        any(
+            sum(count.alarms for count in each) > allowed(sum(count.runs for count in each))
+            for each in own.values()
+            if each
+        )
     )
 
 

@@ -84,10 +84,10 @@ def page(answers: Iterable[Answer]) -> str:
         if not own:
             continue
         text += ["", f"## {title} {own[0].version}", "", "| name | code | claim | found |", "|---|---|---|---|"]
-        text += [f"| `{one.name}` | {one.about} | {one.claim} | {one.says} |" for one in own]
-        for one in own:
-            if one.means:
-                text += ["", f"`{one.name}`: {one.means}"]
+        text += [f"| `{answer.name}` | {answer.about} | {answer.claim} | {answer.says} |" for answer in own]
+        for answer in own:
+            if answer.means:
+                text += ["", f"`{answer.name}`: {answer.means}"]
     return "\n".join(map(wrapped, text)) + "\n"
 
 
@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     wanted = list(LIBRARIES) if options.name is None else [NAMES.get(options.name.split("-")[0], "")]
     kept: dict[str, Answer] = {}
     if options.json is not None and options.json.exists():
-        kept = {one["name"]: Answer(**one) for one in json.loads(options.json.read_text(encoding="utf-8"))}
+        kept = {record["name"]: Answer(**record) for record in json.loads(options.json.read_text(encoding="utf-8"))}
     ran: list[Answer] = []
     for library in filter(None, wanted):
         try:
@@ -111,20 +111,22 @@ def main(arguments: list[str] | None = None) -> int:
         except ImportError as error:
             print(f"{LIBRARIES[library]} is not installed: {error}", file=sys.stderr)
             continue
-        for one in answers:
+        for answer in answers:
             print(
-                f"{one.name} ({LIBRARIES[library]} {one.version}): {one.says}", *filter(None, [one.means]), sep="\n  "
+                f"{answer.name} ({LIBRARIES[library]} {answer.version}): {answer.says}",
+                *filter(None, [answer.means]),
+                sep="\n  ",
             )
         ran += answers
     if not ran:
         print(f"No installed library has a case {options.name!r}.", file=sys.stderr)
         return 2
-    kept |= {one.name: one for one in ran}
+    kept |= {answer.name: answer for answer in ran}
     if options.json is not None:
-        options.json.write_text(json.dumps([asdict(one) for one in kept.values()], indent=1), encoding="utf-8")
+        options.json.write_text(json.dumps([asdict(answer) for answer in kept.values()], indent=1), encoding="utf-8")
     if options.update:
         PAGE.write_text(page(kept.values()), encoding="utf-8")
-    return int(any(one.found != one.known for one in ran))
+    return int(any(answer.found != answer.known for answer in ran))
 
 
 if __name__ == "__main__":

@@ -130,8 +130,8 @@ class Outputs:
 def refuted(losses: tuple[np.ndarray, np.ndarray], upper: float) -> bool:
     """Whether the bets of ``audit.mechanism`` refute this epsilon."""
     bets = Bets(upper, DELTA, LEVEL)
-    for one, other in zip(np.array_split(losses[0], LOOKS), np.array_split(losses[1], LOOKS), strict=True):
-        bets.observe(one, other)
+    for with_example, other in zip(np.array_split(losses[0], LOOKS), np.array_split(losses[1], LOOKS), strict=True):
+        bets.observe(with_example, other)
         if bets.refuted:
             return True
     return False
@@ -151,14 +151,14 @@ def refuted_by_jax(losses: tuple[np.ndarray, np.ndarray], upper: float) -> bool:
     )
 
 
-def smallest(found: Callable[[float], bool]) -> float:
+def smallest(is_found: Callable[[float], bool]) -> float:
     """The least error that is found, by halving the range of logarithms; infinite if even the largest is not."""
-    if not found(LARGEST):
+    if not is_found(LARGEST):
         return inf
     low, high = SMALLEST, LARGEST
     for _ in range(HALVINGS):
         middle = sqrt(low * high)
-        low, high = (low, middle) if found(middle) else (middle, high)
+        low, high = (low, middle) if is_found(middle) else (middle, high)
     return high
 
 
@@ -225,20 +225,20 @@ def numbers_until_found(below: float, above: float) -> float:
     winning = np.concatenate([chances[end <= whiteness.ENDS] for end, chances in sides])
     rates = -np.log1p(winning * np.expm1(whiteness.NEARLY_NONE))
     stakes = 2.0 * 3.0 * whiteness.ENDS.size * len(set(whiteness.SAYS) - {"not_finite"})
-    found = lambda n: np.logaddexp.reduce(n * rates) >= log(stakes / LEVEL)  # noqa: E731
+    is_found = lambda n: np.logaddexp.reduce(n * rates) >= log(stakes / LEVEL)  # noqa: E731
     low, high = 1, whiteness.MOST_NUMBERS
-    if not winning.size or not found(high):
+    if not winning.size or not is_found(high):
         return inf
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if found(middle) else (middle, high)
+        low, high = (low, middle) if is_found(middle) else (middle, high)
     return high
 
 
 def measured(ways: Iterable[str], only: str, file: Path | None) -> list[Cell]:
     """All cells of the mechanisms whose name contains ``only``; those that the file has are not measured again."""
-    cells = [Cell(**one) for one in json.loads(file.read_text())] if file is not None and file.exists() else []
-    seen = {(one.mechanism, one.way, one.samples) for one in cells}
+    cells = [Cell(**cell) for cell in json.loads(file.read_text())] if file is not None and file.exists() else []
+    seen = {(cell.mechanism, cell.way, cell.samples) for cell in cells}
     wanted = list(ways)
     for name in MECHANISMS:
         row = Row(name)
@@ -249,13 +249,13 @@ def measured(ways: Iterable[str], only: str, file: Path | None) -> list[Cell]:
                 cells.append(row.measure(way, samples))
                 print(f"{name}, {way}, {samples}: {cells[-1].error:.3g}", file=sys.stderr, flush=True)
                 if file is not None:
-                    file.write_text(json.dumps([asdict(one) for one in cells], indent=0), encoding="utf-8")
+                    file.write_text(json.dumps([asdict(cell) for cell in cells], indent=0), encoding="utf-8")
     return cells
 
 
 def page(cells: Iterable[Cell]) -> str:
     """The content of docs/reference/audit-power.md."""
-    found = {(one.mechanism, one.way, one.samples): one.error for one in cells}
+    errors = {(cell.mechanism, cell.way, cell.samples): cell.error for cell in cells}
     text = [
         "# The power of audits",
         "",
@@ -288,9 +288,9 @@ def page(cells: Iterable[Cell]) -> str:
         text += ["|---|---|" + "---|" * len(ways)]
         for name in MECHANISMS:
             for samples in SAMPLES:
-                shown = [shown_of(found.get((name, way, samples))) for way in ways]
+                shown = [shown_of(errors.get((name, way, samples))) for way in ways]
                 if any(shown):
-                    text.append(f"| {name} | {samples:,} | " + " | ".join(one or "-" for one in shown) + " |")
+                    text.append(f"| {name} | {samples:,} | " + " | ".join(error or "-" for error in shown) + " |")
     text += [
         "",
         "## Noise that ends",

@@ -34,7 +34,7 @@ def forget(package: str) -> None:
 
     Types alone are asked: ``isinstance`` would ask an object for its class, which warns of some of torch's.
     """
-    for cached in [one for one in gc.get_objects() if type(one) is functools._lru_cache_wrapper]:
+    for cached in [candidate for candidate in gc.get_objects() if type(candidate) is functools._lru_cache_wrapper]:
         if cached.__module__.partition(".")[0] == package:
             cached.cache_clear()
 

@@ -112,8 +112,8 @@ def copy(size: int, device: str) -> Step:
     """One row read and one written."""
     import torch
 
-    one, other = torch.zeros(size, device=device), torch.empty(size, device=device)
-    return lambda: other.copy_(one)
+    source, other = torch.zeros(size, device=device), torch.empty(size, device=device)
+    return lambda: other.copy_(source)
 
 
 def opacus_independent(size: int, device: str) -> Step:
@@ -211,12 +211,12 @@ def differences(device: str, size: int = 1_000_003, steps: int = 20) -> dict[str
 
     from hockeystick.noise import Memory
 
-    found = {}
+    by_dtype = {}
     for exact in (False, True):
         here, there = (stream(size, device, exact=exact, rows=rows) for rows in (Memory(), None))
         unlike = sum(int(np.count_nonzero(here.next() != there.next())) for _ in range(steps))
-        found["exact" if exact else "float32"] = unlike
-    return found
+        by_dtype["exact" if exact else "float32"] = unlike
+    return by_dtype
 
 
 def installed(package: str) -> bool:
@@ -285,24 +285,26 @@ def main(arguments: list[str] | None = None) -> int:
     every = []
     for name, contestant in CONTESTANTS.items():
         for size in contestant.sizes:
-            found = times(name, size, options.repeats, bandwidth)
-            if name == "copy" and found.best is not None:
-                bandwidth = 2 * FLOAT * size / found.best * 1e3  # of the largest size that fits
-            every.append(found)
+            timing = times(name, size, options.repeats, bandwidth)
+            if name == "copy" and timing.best is not None:
+                bandwidth = 2 * FLOAT * size / timing.best * 1e3  # of the largest size that fits
+            every.append(timing)
             if not options.json:
-                print(line(found), flush=True)
+                print(line(timing), flush=True)
     if options.json:
-        print(json.dumps({"machine": machine, "differences": unlike, "times": [asdict(found) for found in every]}))
+        print(json.dumps({"machine": machine, "differences": unlike, "times": [asdict(timing) for timing in every]}))
     return 1 if any(unlike.values()) else 0
 
 
-def line(found: Time) -> str:
+def line(timing: Time) -> str:
     """One line of the table."""
-    start = f"{found.contestant:34}{found.size:9.0e}"
-    if found.best is None or found.slowest is None:
-        return f"{start}  {found.note}"
-    ends = f"{found.best:9.3f}{found.slowest:9.3f}"
-    return f"{start}{ends}{found.traffic:9.3f}{found.best / found.traffic:7.2f}" if found.traffic else f"{start}{ends}"
+    start = f"{timing.contestant:34}{timing.size:9.0e}"
+    if timing.best is None or timing.slowest is None:
+        return f"{start}  {timing.note}"
+    ends = f"{timing.best:9.3f}{timing.slowest:9.3f}"
+    return (
+        f"{start}{ends}{timing.traffic:9.3f}{timing.best / timing.traffic:7.2f}" if timing.traffic else f"{start}{ends}"
+    )
 
 
 if __name__ == "__main__":

@@ -100,9 +100,9 @@ class Client:
         assert status == 201, begun
         until = time.monotonic() + patience
         while time.monotonic() < until:
-            _, found = self(f"jobs/{begun['job']}")
-            if found["state"] not in ("waiting", "running"):
-                return found
+            _, job = self(f"jobs/{begun['job']}")
+            if job["state"] not in ("waiting", "running"):
+                return job
             time.sleep(0.1)
         raise TimeoutError("The job did not end.")
 
@@ -159,19 +159,19 @@ def spoiled(plan: Json, draw: random.Random) -> Json:
 
 
 def _options(draw: random.Random, fields: Sequence[Json]) -> Json:
-    found = {}
-    for one in fields:
-        if not one["required"] and draw.random() < 0.7:
+    chosen = {}
+    for field in fields:
+        if not field["required"] and draw.random() < 0.7:
             continue
-        if one["choices"]:
-            found[one["name"]] = draw.choice(one["choices"])
-        elif one["type"] == "boolean":
-            found[one["name"]] = draw.random() < 0.5
-        elif one["name"] == "exponent":
-            found[one["name"]] = draw.uniform(0.05, 0.95)
+        if field["choices"]:
+            chosen[field["name"]] = draw.choice(field["choices"])
+        elif field["type"] == "boolean":
+            chosen[field["name"]] = draw.random() < 0.5
+        elif field["name"] == "exponent":
+            chosen[field["name"]] = draw.uniform(0.05, 0.95)
         else:
-            found[one["name"]] = draw.randint(*FIELDS[one["name"]])
-    return found
+            chosen[field["name"]] = draw.randint(*FIELDS[field["name"]])
+    return chosen
 
 
 def check_answer(body: Json, status: int, text: str) -> str:
@@ -272,7 +272,7 @@ def many_users(client: Client, users: int, seconds: float) -> list[float]:
 
 
 def _percentiles(seconds: Sequence[float]) -> str:
-    p50, p95, p99 = (1000.0 * float(np.quantile(seconds, one)) for one in (0.5, 0.95, 0.99))
+    p50, p95, p99 = (1000.0 * float(np.quantile(seconds, level)) for level in (0.5, 0.95, 0.99))
     return f"{len(seconds)} answers, p50 {p50:.0f} ms, p95 {p95:.0f} ms, p99 {p99:.0f} ms"
 
 

@@ -199,23 +199,25 @@ def start_of(known: dict[tuple[str, str, float, str], Answer], cell: tuple[str, 
 
     It moves as that of independent noise does, and by the usual slope where that is not known.
     """
-    found = {epsilon: one.noise_multiplier for epsilon in EPSILONS if (one := _found(known, *cell[:2], epsilon))}
-    if not found:
+    noise_multipliers = {
+        epsilon: answer.noise_multiplier for epsilon in EPSILONS if (answer := _found(known, *cell[:2], epsilon))
+    }
+    if not noise_multipliers:
         return None
-    nearest = min(found, key=lambda epsilon: abs(log(epsilon / cell[2])))
+    nearest = min(noise_multipliers, key=lambda epsilon: abs(log(epsilon / cell[2])))
     ends = [_found(known, cell[0], "I", epsilon) for epsilon in (cell[2], nearest)]
     if ends[0] and ends[1]:
         moved = ends[0].noise_multiplier / ends[1].noise_multiplier
     else:
         moved = (cell[2] / nearest) ** (1.0 / SLOPE)
-    return float(f"{found[nearest] * moved:.4g}")
+    return float(f"{noise_multipliers[nearest] * moved:.4g}")
 
 
 def _found(
     known: dict[tuple[str, str, float, str], Answer], sampler: str, strategy: str, epsilon: float
 ) -> Answer | None:
-    one = known.get((sampler, strategy, epsilon, "deterministic"))
-    return one if one is not None and one.noise_multiplier else None
+    answer = known.get((sampler, strategy, epsilon, "deterministic"))
+    return answer if answer is not None and answer.noise_multiplier else None
 
 
 def sampled(cell: tuple[str, str, float], noise_multiplier: float, budget: float, workers: int) -> Answer:
@@ -237,7 +239,7 @@ def cells(only: str) -> list[tuple[str, str, float]]:
 
 def page(answers: Iterable[Answer]) -> str:
     """The page docs/reference/gaps.md."""
-    known = {one.cell: one for one in answers}
+    known = {answer.cell: answer for answer in answers}
     text = [
         "# How far apart the two sides are",
         "",
@@ -266,7 +268,12 @@ def page(answers: Iterable[Answer]) -> str:
             if any(shown) and set(shown) != {"none"}:
                 lines.append(f"| {strategy} | " + " | ".join(shown) + " |")
         if lines:
-            text += ["", f"## {sampler}", "", "| strategy | " + " | ".join(f"{one:g}" for one in EPSILONS) + " |"]
+            text += [
+                "",
+                f"## {sampler}",
+                "",
+                "| strategy | " + " | ".join(f"{epsilon:g}" for epsilon in EPSILONS) + " |",
+            ]
             text += ["|---|" + "---|" * len(EPSILONS), *lines]
     text += ["", f"{_summary(known.values())}", *REASONS]
     return "\n".join(text) + "\n"
@@ -274,14 +281,14 @@ def page(answers: Iterable[Answer]) -> str:
 
 def _shown(known: dict[tuple[str, str, float, str], Answer], sampler: str, strategy: str, epsilon: float) -> str:
     both = [known.get((sampler, strategy, epsilon, kind)) for kind in ("deterministic", "sampled")]
-    return " / ".join(one.shown for one in both if one is not None)
+    return " / ".join(answer.shown for answer in both if answer is not None)
 
 
 def _summary(answers: Iterable[Answer]) -> str:
     gaps = [
-        one.upper / one.lower - 1.0
-        for one in answers
-        if one.kind == "deterministic" and one.lower > 0.0 and isfinite(one.upper)
+        answer.upper / answer.lower - 1.0
+        for answer in answers
+        if answer.kind == "deterministic" and answer.lower > 0.0 and isfinite(answer.upper)
     ]
     near = [sum(gap <= limit for gap in gaps) for limit in (0.001, 0.01, 0.05)]
     return (
@@ -318,15 +325,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"No cell's name contains {options.only!r}.", file=sys.stderr)
         return 2
     for cell in chosen:
-        found = known.get((*cell, "deterministic"))
-        if found is None or options.again:
+        answer = known.get((*cell, "deterministic"))
+        if answer is None or options.again:
             start = None if options.near is None else start_of(known, cell) or options.near
-            found = measured(cell) if start is None else measured_near(cell, start)
-            known[found.cell] = found
-            _report(options.answers, found)
-        open_cell = found.noise_multiplier and found.upper > 1.02 * found.lower
+            answer = measured(cell) if start is None else measured_near(cell, start)
+            known[answer.cell] = answer
+            _report(options.answers, answer)
+        open_cell = answer.noise_multiplier and answer.upper > 1.02 * answer.lower
         if options.sampled and open_cell and (options.again or (*cell, "sampled") not in known):
-            _report(options.answers, sampled(cell, found.noise_multiplier, options.budget, options.workers))
+            _report(options.answers, sampled(cell, answer.noise_multiplier, options.budget, options.workers))
     return 0
 
 

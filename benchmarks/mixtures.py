@@ -45,13 +45,13 @@ def ours(components: int, count: int, delta: float) -> Answer:
         return smallest_epsilon(worse, delta, law.side)
 
     start = time.process_time()
-    one = [lattice_law(masses, spacing, 1.0, side, resolution) for side in (Side.LOWER, Side.UPPER)]
+    laws = [lattice_law(masses, spacing, 1.0, side, resolution) for side in (Side.LOWER, Side.UPPER)]
     built = time.process_time()
-    composed = [power(law, count, resolution) for law in one]
+    composed = [power(law, count, resolution) for law in laws]
     done = time.process_time()
     return {
         "seconds": [built - start, done - built],
-        "one": [epsilon(law) for law in one],
+        "one": [epsilon(law) for law in laws],
         "all": [epsilon(law) for law in composed],
     }
 
@@ -62,18 +62,18 @@ def dp_accounting(components: int, count: int, delta: float) -> Answer:
     from dp_accounting.pld import privacy_loss_distribution
 
     start = time.process_time()
-    one = privacy_loss_distribution.from_mixture_gaussian_mechanism(
+    step = privacy_loss_distribution.from_mixture_gaussian_mechanism(
         standard_deviation=1.0,
         sensitivities=np.linspace(0.0, LARGEST, components).tolist(),
         sampling_probs=np.full(components, 1.0 / components).tolist(),
         value_discretization_interval=1e-4,
     )
     built = time.process_time()
-    composed = one.self_compose(count)
+    composed = step.self_compose(count)
     done = time.process_time()
     return {
         "seconds": [built - start, done - built],
-        "one": [one.get_epsilon_for_delta(delta)],
+        "one": [step.get_epsilon_for_delta(delta)],
         "all": [composed.get_epsilon_for_delta(delta)],
     }
 
@@ -130,9 +130,9 @@ def main(arguments: list[str] | None = None) -> int:
             if done.returncode:
                 print(f"{line}failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
                 continue
-            found = json.loads(done.stdout.splitlines()[-1])
-            epsilons = ", ".join(" ".join(f"{value:.6f}" for value in found[key]) for key in ("one", "all"))
-            print(f"{line}{found['seconds'][0]:9.4f}{found['seconds'][1]:9.3f}  {epsilons}")
+            record = json.loads(done.stdout.splitlines()[-1])
+            epsilons = ", ".join(" ".join(f"{value:.6f}" for value in record[key]) for key in ("one", "all"))
+            print(f"{line}{record['seconds'][0]:9.4f}{record['seconds'][1]:9.3f}  {epsilons}")
     return 0
 
 

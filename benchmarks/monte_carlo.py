@@ -38,8 +38,8 @@ def child(arguments: Sequence[str], timeout: float) -> dict[str, Any]:
         return {"status": f"timeout after {timeout:g} s"}
     if done.returncode:
         return {"status": f"failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}"[:200]}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return record
 
 
 def rates(name: str, case: Case, seconds: float, timeout: float) -> Iterator[dict[str, Any]]:
@@ -48,10 +48,10 @@ def rates(name: str, case: Case, seconds: float, timeout: float) -> Iterator[dic
         if not suits(contestant, case):
             continue
         if find_spec(package) is None:
-            found: dict[str, Any] = {"status": "not installed"}
+            record: dict[str, Any] = {"status": "not installed"}
         else:
-            found = child(["--one", contestant, "--only", name, "--seconds", str(seconds)], timeout)
-        yield {"case": name, "epsilon": case.easy, "contestant": contestant, **found}
+            record = child(["--one", contestant, "--only", name, "--seconds", str(seconds)], timeout)
+        yield {"case": name, "epsilon": case.easy, "contestant": contestant, **record}
 
 
 def bounds(
@@ -62,62 +62,64 @@ def bounds(
     identity |= {"failure": target.failure, "workers": target.workers}
     budget = min(target.budget, budget)
     asked = ["--target", called, "--only", name, "--budget", str(budget), *(["--tenfold"] if tenfold else [])]
-    found = child(asked, (3.0 + 10.0 * tenfold) * budget + 60.0)
-    certified, needed = found.pop("certify", None), found.pop("naive_samples", None)
-    yield {**identity, "contestant": OURS, **found}
+    record = child(asked, (3.0 + 10.0 * tenfold) * budget + 60.0)
+    certified, needed = record.pop("certify", None), record.pop("naive_samples", None)
+    yield {**identity, "contestant": OURS, **record}
     if certified is not None:
         yield {**identity, "contestant": f"{OURS}, all certify", "status": "ok", **certified}
     if needed is None:
         return
     for contestant, each in rate.items():
         naive = {"status": "extrapolated", "samples": needed, "cpu": needed / each, "rate": each}
-        naive["times_ours"] = naive["cpu"] / found["cpu"]
+        naive["times_ours"] = naive["cpu"] / record["cpu"]
         yield {**identity, "contestant": f"{contestant}, naive", **naive}
 
 
 def disagreements(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Naive intervals of one case that have nothing in common; each contestant against us."""
-    ours = {one["case"]: one for one in records if one["contestant"] == OURS and one["status"] == "ok"}
-    found = []
-    for one in records:
-        mine = ours.get(one["case"])
-        if mine is None or one["status"] != "ok":
+    ours = {record["case"]: record for record in records if record["contestant"] == OURS and record["status"] == "ok"}
+    lines = []
+    for record in records:
+        mine = ours.get(record["case"])
+        if mine is None or record["status"] != "ok":
             continue
-        if one["lower"] > mine["upper"] or one["upper"] < mine["lower"]:
-            found.append(f"{one['case']}: {one['contestant']} says {one['value']:.5g}, we {mine['value']:.5g}")
-    return found
+        if record["lower"] > mine["upper"] or record["upper"] < mine["lower"]:
+            lines.append(f"{record['case']}: {record['contestant']} says {record['value']:.5g}, we {mine['value']:.5g}")
+    return lines
 
 
-def rate_line(one: Mapping[str, Any]) -> str:
+def rate_line(record: Mapping[str, Any]) -> str:
     """A record of the first part as a line."""
-    title = f"{one['case']:46}{one['contestant']:24}"
-    if one["status"] != "ok":
-        return f"{title}{one['status']:>12}"
-    gap = f"{one['upper'] / one['lower'] - 1.0:.1%}" if one["lower"] > 0.0 else "-"
+    title = f"{record['case']:46}{record['contestant']:24}"
+    if record["status"] != "ok":
+        return f"{title}{record['status']:>12}"
+    gap = f"{record['upper'] / record['lower'] - 1.0:.1%}" if record["lower"] > 0.0 else "-"
     return (
-        f"{title}{one['value']:12.5f}{gap:>9}{one['rate']:12.0f}{one['slowest']:11.0f}{one['samples']:11.3g}"
-        f"{one['cpu']:9.2f}{one['seconds']:9.2f}{one['peak_mb']:9.0f}{one['peak_mb_tenfold']:9.0f}"
+        f"{title}{record['value']:12.5f}{gap:>9}{record['rate']:12.0f}{record['slowest']:11.0f}{record['samples']:11.3g}"
+        f"{record['cpu']:9.2f}{record['seconds']:9.2f}{record['peak_mb']:9.0f}{record['peak_mb_tenfold']:9.0f}"
     )
 
 
-def bound_line(one: Mapping[str, Any]) -> str:
+def bound_line(record: Mapping[str, Any]) -> str:
     """A record of the second part as a line."""
-    title = f"{one['case']:46}{one['contestant']:24}"
-    if "cpu" not in one:
-        return f"{title}{one['status']:>12}"
-    if one["status"] == "extrapolated":
-        blank, gap = "", f"{one['ratio']:.1%}"
+    title = f"{record['case']:46}{record['contestant']:24}"
+    if "cpu" not in record:
+        return f"{title}{record['status']:>12}"
+    if record["status"] == "extrapolated":
+        blank, gap = "", f"{record['ratio']:.1%}"
         return (
-            f"{title}{blank:12}{gap:>9}{one['cpu']:12.3g}{blank:11}{one['samples']:11.2g}"
-            f"{one['times_ours']:9.3g}  extrapolated"
+            f"{title}{blank:12}{gap:>9}{record['cpu']:12.3g}{blank:11}{record['samples']:11.2g}"
+            f"{record['times_ours']:9.3g}  extrapolated"
         )
-    gap = f"{one['upper'] / one['lower'] - 1.0:.1%}" if one["lower"] > 0.0 else "-"
-    samples = f"{one['samples']:.3g}" if "samples" in one else ""
-    more = f"{one['peak_mb_tenfold']:9.0f} ({one['tenfold']:.1f} times the samples)" if "tenfold" in one else ""
-    said = "" if one["status"] == "ok" else f"  {one['status']}"
+    gap = f"{record['upper'] / record['lower'] - 1.0:.1%}" if record["lower"] > 0.0 else "-"
+    samples = f"{record['samples']:.3g}" if "samples" in record else ""
+    more = (
+        f"{record['peak_mb_tenfold']:9.0f} ({record['tenfold']:.1f} times the samples)" if "tenfold" in record else ""
+    )
+    said = "" if record["status"] == "ok" else f"  {record['status']}"
     return (
-        f"{title}{one['upper']:12.4g}{gap:>9}{one['cpu']:12.2f}{one['seconds']:11.2f}{samples:>11}"
-        f"{'':9}{one['peak_mb']:9.0f}{more}{said}"
+        f"{title}{record['upper']:12.4g}{gap:>9}{record['cpu']:12.2f}{record['seconds']:11.2f}{samples:>11}"
+        f"{'':9}{record['peak_mb']:9.0f}{more}{said}"
     )
 
 
@@ -160,19 +162,23 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"Python {platform.python_version()} on {platform.machine()}\n\n{RATES}", file=out, flush=True)
     sampled: list[dict[str, Any]] = []
     for name, case in cases.items():
-        for one in rates(name, case, options.seconds, timeout=60.0 + 20.0 * options.seconds):
-            sampled.append(one)
-            print(rate_line(one), file=out, flush=True)
+        for record in rates(name, case, options.seconds, timeout=60.0 + 20.0 * options.seconds):
+            sampled.append(record)
+            print(rate_line(record), file=out, flush=True)
     bounded: list[dict[str, Any]] = []
     for title, name, called in [] if options.rates else _targets(cases):
         case = cases[name]
         if title:
             print(f"\n{title}\n{BOUNDS}", file=out)
-        rate = {one["contestant"]: one["rate"] for one in sampled if one["case"] == name and one["status"] == "ok"}
+        rate = {
+            record["contestant"]: record["rate"]
+            for record in sampled
+            if record["case"] == name and record["status"] == "ok"
+        }
         tenfold = called == ONE_IN_1E5 and case.sampler["kind"] == "balls_in_bins"
-        for one in bounds(name, called, case.targets[called], rate, options.budget, tenfold):
-            bounded.append(one)
-            print(bound_line(one), file=out, flush=True)
+        for record in bounds(name, called, case.targets[called], rate, options.budget, tenfold):
+            bounded.append(record)
+            print(bound_line(record), file=out, flush=True)
     problems = disagreements(sampled)
     print("\nNaive estimates that disagree:", *(problems or ["none"]), sep="\n  ", file=out)
     if options.json:

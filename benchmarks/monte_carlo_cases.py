@@ -47,8 +47,8 @@ class Case:
     @property
     def sampler(self) -> Mapping[str, Any]:
         """The sampler as plain data."""
-        found: Mapping[str, Any] = self.mechanism["sampler"]
-        return found
+        sampler: Mapping[str, Any] = self.mechanism["sampler"]
+        return sampler
 
 
 def _mechanism(bands: int, sigma: float, **sampler: object) -> Mapping[str, Any]:

@@ -39,10 +39,10 @@ def rate(name: str, contestant: str, seconds: float) -> dict[str, Any]:
         return {"status": str(reason)}
 
     def total(batches: int) -> float:
-        found = 0.0
+        excess = 0.0
         for _ in range(batches):
-            found -= float(np.expm1(np.minimum(case.easy - draw(batch), 0.0)).sum())
-        return found
+            excess -= float(np.expm1(np.minimum(case.easy - draw(batch), 0.0)).sum())
+        return excess
 
     total(1)
     start = time.process_time()
@@ -120,18 +120,18 @@ def interval(name: str, called: str, budget: float, tenfold: bool) -> dict[str, 
     mechanism = Mechanism.model_validate(case.mechanism)
     with _executor(target.workers) as chunks:
         _sampled(mechanism, target, ratio=10.0, seed=2, budget=budget, chunks=chunks)
-        found = _sampled(mechanism, target, ratio=target.ratio, seed=1, budget=budget, chunks=chunks)
-        found["peak_mb"] = peak_mb()
-        if found["lower"] > 0.0:
-            delta = sqrt(found["lower"] * found["upper"])
-            found["naive_samples"] = samples_for(delta, target.ratio, target.failure)
+        record = _sampled(mechanism, target, ratio=target.ratio, seed=1, budget=budget, chunks=chunks)
+        record["peak_mb"] = peak_mb()
+        if record["lower"] > 0.0:
+            delta = sqrt(record["lower"] * record["upper"])
+            record["naive_samples"] = samples_for(delta, target.ratio, target.failure)
         if tenfold:
             ratio = target.ratio / sqrt(MANY)
             more = _sampled(mechanism, target, ratio=ratio, seed=1, budget=MANY * budget, chunks=chunks)
-            found |= {"peak_mb_tenfold": peak_mb(), "tenfold": more["samples"] / found["samples"]}
+            record |= {"peak_mb_tenfold": peak_mb(), "tenfold": more["samples"] / record["samples"]}
         if target.certify:
-            found["certify"] = _certified(mechanism, target, budget, chunks)
-    return found
+            record["certify"] = _certified(mechanism, target, budget, chunks)
+    return record
 
 
 def _executor(workers: int) -> Any:
@@ -168,8 +168,11 @@ def _sampled(mechanism: Any, target: Target, *, ratio: float, seed: int, budget:
         "upper": min(upper, 1.0),
         "cpu": time.process_time() - busy,
         "seconds": time.perf_counter() - started,
-        "samples": sum(one.chunks * one.run.chunk_size for one in runs),
-        "runs": [f"{one.run.direction.value} {one.run.proposal} {one.chunks * one.run.chunk_size}" for one in runs],
+        "samples": sum(claimed.chunks * claimed.run.chunk_size for claimed in runs),
+        "runs": [
+            f"{claimed.run.direction.value} {claimed.run.proposal} {claimed.chunks * claimed.run.chunk_size}"
+            for claimed in runs
+        ],
     }
 
 

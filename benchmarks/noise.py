@@ -160,8 +160,8 @@ def main(arguments: list[str] | None = None) -> int:
         if done.returncode:
             print(f"{name:26}failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
             continue
-        found = json.loads(done.stdout.splitlines()[-1])
-        print(f"{name:26}{found['rate']:9.1f}{found['slowest']:9.1f}{found['memory']:11.1f}{found['peak']:9.0f}")
+        record = json.loads(done.stdout.splitlines()[-1])
+        print(f"{name:26}{record['rate']:9.1f}{record['slowest']:9.1f}{record['memory']:11.1f}{record['peak']:9.0f}")
     return 0
 
 

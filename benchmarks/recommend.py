@@ -64,12 +64,14 @@ def first(name: str) -> dict[str, Any]:
 def refined(name: str, calibrations: int) -> dict[str, Any]:
     """The refined answer."""
     file = calibrations_of(name)
-    found = hs.recommend(hs.Plan.load(PLANS / f"{name}.toml"), budget=1e9, calibrations=calibrations, results=file)
-    plain = min(one.error for one in found.choices if one.candidate.plan.strategy.kind == "identity")
+    recommendation = hs.recommend(
+        hs.Plan.load(PLANS / f"{name}.toml"), budget=1e9, calibrations=calibrations, results=file
+    )
+    plain = min(choice.error for choice in recommendation.choices if choice.candidate.plan.strategy.kind == "identity")
     return {
-        "best": found.best.candidate.name,
-        "noise_multiplier": found.best.noise_multiplier,
-        "error": found.best.error,
+        "best": recommendation.best.candidate.name,
+        "noise_multiplier": recommendation.best.noise_multiplier,
+        "error": recommendation.best.error,
         "plain": plain,
     }
 
@@ -84,8 +86,8 @@ def offline(name: str, each: int) -> dict[str, Any]:
     """Estimates of all candidates of the sweep, and calibrations of the best of each family."""
     asked = of_plan(hs.Plan.load(PLANS / f"{name}.toml"))
     search = Search(asked)
-    for one in filter(swept, every(asked.plan, asked.limits)):
-        search.error(one)
+    for candidate in filter(swept, every(asked.plan, asked.limits)):
+        search.error(candidate)
     best: dict[tuple[str, str], list[Choice]] = {}
     for choice in search.ranked():
         kind = (choice.candidate.plan.strategy.kind, choice.candidate.plan.sampler.kind)
@@ -93,7 +95,7 @@ def offline(name: str, each: int) -> dict[str, Any]:
             best.setdefault(kind, []).append(choice)
     errors = {}
     with calibrations(asked, results=calibrations_of(name)) as calibrating:
-        for choice in (one for ranked in best.values() for one in ranked[:each]):
+        for choice in (candidate for ranked in best.values() for candidate in ranked[:each]):
             certificate = calibrating.certificate(choice.candidate)
             errors[choice.candidate.name] = choice.unit_error * certificate.mechanism.sigma / choice.expected_batch
             print(f"{name}: {choice.candidate.name} {errors[choice.candidate.name]:.6g}", flush=True)
@@ -118,15 +120,15 @@ def page(measured: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, what in CASES.items():
-        one = measured.get(name, {})
-        start, answer, all_of_them = one.get("first"), one.get("refined"), one.get("offline")
+        record = measured.get(name, {})
+        start, answer, all_of_them = record.get("first"), record.get("refined"), record.get("offline")
         cells = [f"[{what}](../../examples/plans/{name}.toml)"]
         cells += [f"{start['clock']:.1f}", f"{start['processor']:.1f}"] if start else ["", ""]
         if not answer:
             lines.append("| " + " | ".join(cells + [""] * 5) + " |")
             continue
         errors = all_of_them["errors"] if all_of_them else {}
-        plain = min((error for one, error in errors.items() if one.startswith("identity")), default=answer["plain"])
+        plain = min((error for name, error in errors.items() if name.startswith("identity")), default=answer["plain"])
         cells += [f"`{answer['best']}`", number(answer["noise_multiplier"]), f"{answer['error'] / plain:.3f}"]
         if all_of_them:
             cells += [
@@ -136,12 +138,12 @@ def page(measured: dict[str, Any]) -> str:
         else:
             cells += ["", ""]
         lines.append("| " + " | ".join(cells) + " |")
-    found = measured.get("estimates")
-    if found:
+    estimates = measured.get("estimates")
+    if estimates:
         lines += [
             "",
             f"Estimates for balls-in-bins with the square root over the noise of [regimes](regimes.md): from "
-            f"{found['least']:.2f} to {found['most']:.2f} times in {found['cells']} cells (`--estimates`).",
+            f"{estimates['least']:.2f} to {estimates['most']:.2f} times in {estimates['cells']} cells (`--estimates`).",
         ]
     return "\n".join(lines) + "\n"
 

@@ -123,14 +123,14 @@ def measured_side(
     run = mechanism_of(*cell[:4], noise_multiplier)
     question, pair = hs.Question(delta=DELTA), dominating_pair(run)
     settings = settings_for(question, pair, hs.Deadline(), policy=SearchPolicy(work=work))
-    found = question.answer(hs.bound(run, method, side=hs.Side(kind), settings=settings))
+    epsilon = question.answer(hs.bound(run, method, side=hs.Side(kind), settings=settings))
     upper = kind == "upper"
     return Row(
         *cell,
         work=work,
         noise_multiplier=noise_multiplier,
-        lower=0.0 if upper else found,
-        upper=found if upper else inf,
+        lower=0.0 if upper else epsilon,
+        upper=epsilon if upper else inf,
         method_lower="none" if upper else method,
         method_upper=method if upper else "none",
         seconds=process_time() - started,
@@ -181,9 +181,9 @@ def _table(rows: Iterable[Row]) -> list[str]:
 def _sides(rows: Iterable[Row]) -> list[str]:
     text = ["| strategy | p | b | k | near | side | method | epsilon | work | seconds |", "|---" * 10 + "|"]
     for row in rows:
-        found, method = (row.upper, row.method_upper) if row.kind == "upper" else (row.lower, row.method_lower)
+        epsilon, method = (row.upper, row.method_upper) if row.kind == "upper" else (row.lower, row.method_lower)
         cell = f"{row.strategy} | {row.bands} | {row.bins} | {row.epochs} | {row.near:g}"
-        text.append(f"| {cell} | {row.kind} | {method} | {found:.6g} | {row.work:g} | {row.seconds:.0f} |")
+        text.append(f"| {cell} | {row.kind} | {method} | {epsilon:.6g} | {row.work:g} | {row.seconds:.0f} |")
     return text
 
 
@@ -198,7 +198,7 @@ def _summary(rows: Sequence[Row]) -> str:
 def page(rows: Iterable[Row]) -> str:
     """The page docs/reference/regimes.md: the table with the usual work, then cells with more of it."""
     order = list(NOISE)
-    found = sorted(rows, key=lambda row: order.index(row.cell[:5]))
+    ordered = sorted(rows, key=lambda row: order.index(row.cell[:5]))
     text = [
         "# Best method by regime",
         "",
@@ -210,19 +210,19 @@ def page(rows: Iterable[Row]) -> str:
         "searches may have been cut off. Empty: not measured. Written by `python -m benchmarks.regimes --write`;",
         "bounds and processor seconds are in `benchmarks/regimes.csv`.",
     ]
-    drawn = [row for row in found if row.kind == "sampled"]
-    sides = [row for row in found if row.kind in ("upper", "lower")]
-    found = [row for row in found if row.kind == "deterministic"]
-    for work in sorted({row.work for row in found}):
-        chosen = [row for row in found if row.work == work]
+    drawn = [row for row in ordered if row.kind == "sampled"]
+    sides = [row for row in ordered if row.kind in ("upper", "lower")]
+    deterministic = [row for row in ordered if row.kind == "deterministic"]
+    for work in sorted({row.work for row in deterministic}):
+        chosen = [row for row in deterministic if row.work == work]
         usual = " (the usual)" if work == DEFAULT_WORK else ""
         text += ["", f"## {work:g} standard seconds of work{usual}", "", *_table(chosen), "", _summary(chosen)]
     if sides:
         text += ["", "## One side by one method, with more work", ""]
         text += ["What `hs.bound` gives with the effort that a method has where `certify` plans this work. No other"]
         text += ["method ran, and not every one of these bounds is better than those above.", "", *_sides(sides)]
-    both = closest([*found, *sides])
-    if len(both) < len(found) + len(sides):
+    both = closest([*deterministic, *sides])
+    if len(both) < len(deterministic) + len(sides):
         text += ["", "## The closest of each cell", "", _summary(both)]
     for work in sorted({row.work for row in drawn}):
         chosen = [row for row in drawn if row.work == work]

@@ -175,15 +175,15 @@ def custom(steps: int, folder: Path) -> hs.Custom:
 def measured(plan: Plan) -> dict[str, Answer]:
     """What the accountants and certify say."""
     sampled = hs.MonteCarlo(seed=SEED, ratio=RATIO) if plan.kind is hs.Kind.MONTE_CARLO else None
-    found = dict(accountants_on(plan, sampled))
+    answers = dict(accountants_on(plan, sampled))
     try:
         certificate = hs.certify(plan.mechanism, delta=plan.delta, budget=BUDGET, monte_carlo=sampled)
     except Exception as error:  # a fault is an answer too, and must not end the run
-        return found | {f"certify {side}": Answer(None, repr(error), plan.kind) for side in hs.Side}
+        return answers | {f"certify {side}": Answer(None, repr(error), plan.kind) for side in hs.Side}
     for side in hs.Side:
         value, by = getattr(certificate.bounds, side), getattr(certificate.method, side)
-        found[f"certify {side}"] = Answer(value, f"by {by}", plan.kind)
-    return found
+        answers[f"certify {side}"] = Answer(value, f"by {by}", plan.kind)
+    return answers
 
 
 def accountants_on(plan: Plan, sampled: hs.MonteCarlo | None) -> Iterator[tuple[str, Answer]]:
@@ -191,47 +191,47 @@ def accountants_on(plan: Plan, sampled: hs.MonteCarlo | None) -> Iterator[tuple[
     pair = dominating_pair(plan.mechanism)
     resolution, question = hs.Resolution(NODES, plan.delta), hs.Question(delta=plan.delta)
     settings = hs.Settings(resolution=resolution, question=question, monte_carlo=sampled, effort=EFFORT)
-    for one in every_accountant().values():
-        if one.kind is not plan.kind or not one.covers(type(pair)):
+    for method in every_accountant().values():
+        if method.kind is not plan.kind or not method.covers(type(pair)):
             continue
-        for side in one.sides:
-            if one.why_not(pair, side) is None and one.cost(pair) > MOST_SECONDS:
-                yield f"{one.name} {side}", Answer(None, "left out: it would take long", plan.kind)
+        for side in method.sides:
+            if method.why_not(pair, side) is None and method.cost(pair) > MOST_SECONDS:
+                yield f"{method.name} {side}", Answer(None, "left out: it would take long", plan.kind)
                 continue
             try:
-                value = hs.bound(plan.mechanism, method=one.name, side=side, settings=settings).epsilon(plan.delta)
-                found = Answer(value, "ok", plan.kind) if isfinite(value) else Answer(None, f"{value}", plan.kind)
+                value = hs.bound(plan.mechanism, method=method.name, side=side, settings=settings).epsilon(plan.delta)
+                answer = Answer(value, "ok", plan.kind) if isfinite(value) else Answer(None, f"{value}", plan.kind)
             except Exception as error:  # a fault is an answer too
-                found = Answer(None, repr(error), plan.kind)
-            yield f"{one.name} {side}", found
+                answer = Answer(None, repr(error), plan.kind)
+            yield f"{method.name} {side}", answer
 
 
 def crossings(name: str, *answers: dict[str, Answer]) -> Iterator[str]:
     """The largest lower bound and the smallest upper one of a plan, if they are the wrong way round."""
-    known = [(one.value, key) for each in answers for key, one in each.items() if one.value is not None]
-    lower = max((one for one in known if one[1].endswith(hs.Side.LOWER)), default=(0.0, "none"))
-    upper = min((one for one in known if one[1].endswith(hs.Side.UPPER)), default=(float("inf"), "none"))
+    known = [(answer.value, key) for each in answers for key, answer in each.items() if answer.value is not None]
+    lower = max((entry for entry in known if entry[1].endswith(hs.Side.LOWER)), default=(0.0, "none"))
+    upper = min((entry for entry in known if entry[1].endswith(hs.Side.UPPER)), default=(float("inf"), "none"))
     if lower[0] > upper[0]:
         yield f"{name}: {lower[1]} {lower[0]!r} above {upper[1]} {upper[0]!r}"
 
 
 def run(out: Path, only: str) -> int:
     """Measure the plans whose name contains ``only``, and write them; 1 when bounds cross."""
-    started, found = perf_counter(), Document()
+    started, answers = perf_counter(), Document()
     with TemporaryDirectory() as folder, threadpool_limits(1):
         for plan in plans(Path(folder)):
             if only in plan.name:
                 begun = perf_counter()
-                found[plan.name] = measured(plan)
+                answers[plan.name] = measured(plan)
                 print(f"{plan.name}: {perf_counter() - begun:.1f} s", file=sys.stderr, flush=True)
     seconds = perf_counter() - started
-    content = {name: {key: asdict(answer) for key, answer in each.items()} for name, each in found.items()}
+    content = {name: {key: asdict(answer) for key, answer in each.items()} for name, each in answers.items()}
     document = {"source": hs.__file__, "seconds": round(seconds, 1), "plans": content}
     out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    crossed = [line for name, each in found.items() for line in crossings(name, each)]
+    crossed = [line for name, each in answers.items() for line in crossings(name, each)]
     print(*(f"crossing: {line}" for line in crossed), sep="\n", end="\n" if crossed else "")
-    values = sum(answer.value is not None for each in found.values() for answer in each.values())
-    print(f"{len(found)} plans, {values} values, {len(crossed)} crossings, {seconds:.0f} s, of {hs.__file__}")
+    values = sum(answer.value is not None for each in answers.values() for answer in each.values())
+    print(f"{len(answers)} plans, {values} values, {len(crossed)} crossings, {seconds:.0f} s, of {hs.__file__}")
     return 1 if crossed else 0
 
 
@@ -250,7 +250,7 @@ def differences(before: Document, after: Document) -> Iterator[tuple[str, str]]:
             ends = old.get(key, missing), new.get(key, missing)
             verdict = verdict_on(*ends, is_upper=key.endswith(hs.Side.UPPER))
             if verdict is not None:
-                first, second = (one.status if one.value is None else repr(one.value) for one in ends)
+                first, second = (answer.status if answer.value is None else repr(answer.value) for answer in ends)
                 yield verdict, f"{name}: {key}: {first} -> {second}"
         for line in crossings(name, old, new):
             yield "crossing", line

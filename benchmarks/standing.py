@@ -143,7 +143,7 @@ class Row:
     @property
     def wins(self) -> int:
         """In how many cells the method is the best."""
-        return sum(one < 1.0 - MARGIN for one in self.ratios)
+        return sum(ratio < 1.0 - MARGIN for ratio in self.ratios)
 
 
 def measured(regime: Regime, sigma: float, delta: float) -> Iterator[Answer]:
@@ -153,12 +153,12 @@ def measured(regime: Regime, sigma: float, delta: float) -> Iterator[Answer]:
     pair = dominating_pair(mechanism)
     resolution, question = hs.Resolution(EPSILON_NODES, delta), hs.Question(delta=delta)
     settings = hs.Settings(resolution=resolution, question=question, effort=EFFORT)
-    for one in every_accountant().values():
-        if one.kind is hs.Kind.DETERMINISTIC and hs.Side.UPPER in one.sides and one.covers(type(pair)):
+    for method in every_accountant().values():
+        if method.kind is hs.Kind.DETERMINISTIC and hs.Side.UPPER in method.sides and method.covers(type(pair)):
             begun = process_time()
-            epsilon, status = answered(one, pair, settings, delta)
+            epsilon, status = answered(method, pair, settings, delta)
             yield Answer(
-                regime.kind, cell_name(regime, sigma, delta), one.name, epsilon, process_time() - begun, status
+                regime.kind, cell_name(regime, sigma, delta), method.name, epsilon, process_time() - begun, status
             )
 
 
@@ -167,14 +167,14 @@ def cell_name(regime: Regime, sigma: float, delta: float) -> str:
     return f"{regime.name}, sigma={sigma:g}, delta={delta:g}"
 
 
-def answered(one: Accountant, pair: DominatingPair, settings: hs.Settings, delta: float) -> tuple[float, str]:
+def answered(method: Accountant, pair: DominatingPair, settings: hs.Settings, delta: float) -> tuple[float, str]:
     """An upper bound on epsilon, and "ok" or why there is none."""
-    if one.why_not(pair, hs.Side.UPPER) is not None:
+    if method.why_not(pair, hs.Side.UPPER) is not None:
         return inf, "refused"
-    if one.cost(pair) > MOST_SECONDS:
-        return inf, f"left out: about {one.cost(pair):.0f} s"
+    if method.cost(pair) > MOST_SECONDS:
+        return inf, f"left out: about {method.cost(pair):.0f} s"
     try:
-        epsilon = one.bound(pair, hs.Side.UPPER, settings).epsilon(delta)
+        epsilon = method.bound(pair, hs.Side.UPPER, settings).epsilon(delta)
     except UnsupportedError:
         return inf, "refused"
     return epsilon, "ok" if isfinite(epsilon) else "no finite bound"
@@ -182,35 +182,35 @@ def answered(one: Accountant, pair: DominatingPair, settings: hs.Settings, delta
 
 def run(only: str, file: Path | None) -> list[Answer]:
     """All answers of the regimes whose kind or name contains ``only``; cells that the file has are not run again."""
-    known = [Answer(**one) for one in json.loads(file.read_text())] if file and file.exists() else []
-    seen = {(one.kind, one.cell) for one in known}
+    known = [Answer(**answer) for answer in json.loads(file.read_text())] if file and file.exists() else []
+    seen = {(answer.kind, answer.cell) for answer in known}
     for regime in REGIMES:
         for sigma, delta in regime.cells if only in f"{regime.kind}: {regime.name}" else ():
             if (regime.kind, cell_name(regime, sigma, delta)) not in seen:
                 known += measured(regime, sigma, delta)
         if file:
-            file.write_text(json.dumps([asdict(one) for one in known], indent=0))
+            file.write_text(json.dumps([asdict(answer) for answer in known], indent=0))
     return known
 
 
 def cells_of(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
     """By cell and method the epsilons of those that answer, in cells where the best one is above ``SMALLEST``."""
     cells: dict[str, dict[str, float]] = {}
-    for one in answers:
-        if one.status != "refused":
-            cells.setdefault(one.cell, {})[one.method] = one.epsilon
+    for answer in answers:
+        if answer.status != "refused":
+            cells.setdefault(answer.cell, {})[answer.method] = answer.epsilon
     return {name: each for name, each in cells.items() if min(each.values()) > SMALLEST}
 
 
 def rows(answers: Sequence[Answer]) -> list[Row]:
     """One row for each method of one kind of pair."""
     cells = cells_of(answers).values()
-    found: list[Row] = []
-    for method in dict.fromkeys(one.method for one in answers if one.status != "refused"):
-        seconds = median(one.seconds for one in answers if one.method == method and one.status != "refused")
+    table: list[Row] = []
+    for method in dict.fromkeys(answer.method for answer in answers if answer.status != "refused"):
+        seconds = median(answer.seconds for answer in answers if answer.method == method and answer.status != "refused")
         if ratios := tuple(ratio(method, each) for each in cells if method in each):
-            found.append(Row(method, ratios, seconds))
-    return found
+            table.append(Row(method, ratios, seconds))
+    return table
 
 
 def ratio(method: str, epsilons: dict[str, float]) -> float:
@@ -221,15 +221,15 @@ def ratio(method: str, epsilons: dict[str, float]) -> float:
 
 def lost(answers: Iterable[Answer]) -> float:
     """At worst, how much larger the best epsilon of the default is than the best of all that assume nothing."""
-    cells = cells_of(one for one in answers if accountant(one.method).assumes is None).values()
+    cells = cells_of(answer for answer in answers if accountant(answer.method).assumes is None).values()
     return max(min(each[name] for name in DEFAULT if name in each) / min(each.values()) - 1.0 for each in cells)
 
 
 def by_kind(answers: Iterable[Answer]) -> dict[str, list[Answer]]:
     """The answers of each kind of pair."""
     kinds: dict[str, list[Answer]] = {regime.kind: [] for regime in REGIMES}
-    for one in answers:
-        kinds[one.kind].append(one)
+    for answer in answers:
+        kinds[answer.kind].append(answer)
     return {kind: each for kind, each in kinds.items() if each}
 
 
@@ -265,14 +265,16 @@ def page(answers: Sequence[Answer]) -> str:
         text += ["|---|---|---|---|---|---|---|"]
         for row in rows(each):
             ratios = (min(row.ratios), median(row.ratios), max(row.ratios))
-            shown = " | ".join(f"{one:.4g}" if isfinite(one) else "none" for one in ratios)
+            shown = " | ".join(f"{ratio:.4g}" if isfinite(ratio) else "none" for ratio in ratios)
             best = f"{row.wins} of {len(row.ratios)}"
             text += [f"| `{row.method}` | {best} | {shown} | {row.seconds:.2g} | {verdict[row.method]} |"]
         text += ["", f"The default is at most {100 * lost(each):.2g} percent above the best of all methods."]
-        left = sorted({f"`{one.method}` ({one.status})" for one in each if one.status.startswith("left out")})
+        left = sorted(
+            {f"`{answer.method}` ({answer.status})" for answer in each if answer.status.startswith("left out")}
+        )
         text += ["", f"Not run: {', '.join(left)}."] if left else []
     text += ["", "## Named only, as they assume something about the run", ""]
-    text += [f"* `{one.name}`: {one.assumes}" for one in every_accountant().values() if one.assumes]
+    text += [f"* `{method.name}`: {method.assumes}" for method in every_accountant().values() if method.assumes]
     text += ["", "## In the default whether best or not", ""]
     text += [f"* `{name}`: {why}" for name, why in FIRST_BOUNDS.items()]
     text += ["", "## Not in the default though best somewhere", ""]
@@ -300,7 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         print(page(answers))
     wrong = [name for name, word in verdicts(answers).items() if (word == "default") != (name in DEFAULT)]
-    total = f"{sum(one.seconds for one in answers):.0f} processor seconds"
+    total = f"{sum(answer.seconds for answer in answers):.0f} processor seconds"
     print(total, *(f"the registry has {name} in another place" for name in wrong), sep="\n", file=sys.stderr)
     return 1 if wrong else 0
 

@@ -60,10 +60,10 @@ def peer_buffered(steps: int, strategy: Mapping[str, Any]) -> Any:
     """buffered_toeplitz.optimize at its defaults; it looks for the number of buffers, here the same."""
     from jax_privacy.matrix_factorization import buffered_toeplitz
 
-    found = buffered_toeplitz.optimize(n=steps, error=strategy["objective"])
-    if found.buf_decay.size != strategy["buffers"]:
-        raise RuntimeError(f"found {found.buf_decay.size} buffers")
-    return found.toeplitz_coefs(steps)
+    buffers = buffered_toeplitz.optimize(n=steps, error=strategy["objective"])
+    if buffers.buf_decay.size != strategy["buffers"]:
+        raise RuntimeError(f"found {buffers.buf_decay.size} buffers")
+    return buffers.toeplitz_coefs(steps)
 
 
 def peer_dense(steps: int, strategy: Mapping[str, Any]) -> Any:
@@ -137,27 +137,27 @@ def ours(case: Case) -> Any:
     return matrix.materialize() if matrix.toeplitz_column is None else matrix.toeplitz_column
 
 
-def value(found: Any, min_sep: int | None) -> float:
+def value(matrix: Any, min_sep: int | None) -> float:
     """Mean squared error of the prefix sums times the squared sensitivity.
 
     Args:
-        found: first column of a Toeplitz matrix, shape (steps,), or the matrix.
+        matrix: first column of a Toeplitz matrix, shape (steps,), or the matrix.
         min_sep: participations 0, min_sep, 2 min_sep, ..., the worst for a column that does not grow; None: one.
     """
     import numpy as np
     from scipy.linalg import solve_triangular
     from scipy.signal import lfilter
 
-    found = np.asarray(found, dtype=np.float64)
-    steps = found.shape[0]
-    if found.ndim == 1:
-        queries = lfilter([1.0], np.trim_zeros(found, "b"), np.ones(steps))
+    matrix = np.asarray(matrix, dtype=np.float64)
+    steps = matrix.shape[0]
+    if matrix.ndim == 1:
+        queries = lfilter([1.0], np.trim_zeros(matrix, "b"), np.ones(steps))
         total = np.zeros(steps)
         for first in range(0, steps, min_sep or steps):
-            total[first:] += found[: steps - first]
+            total[first:] += matrix[: steps - first]
         return float((np.arange(steps, 0.0, -1.0) @ queries**2) / steps * (total @ total))
-    queries = np.cumsum(solve_triangular(found, np.eye(steps), lower=True), axis=0)
-    return float((queries**2).sum() / steps * (found**2).sum(axis=0).max())
+    queries = np.cumsum(solve_triangular(matrix, np.eye(steps), lower=True), axis=0)
+    return float((queries**2).sum() / steps * (matrix**2).sum(axis=0).max())
 
 
 def measure(name: str, contestant: str, repeats: int) -> dict[str, float]:
@@ -177,9 +177,9 @@ def measure(name: str, contestant: str, repeats: int) -> dict[str, float]:
     seconds = []
     for _ in range(1 + repeats):
         start = time.perf_counter()
-        found = run()
+        matrix = run()
         seconds.append(time.perf_counter() - start)
-    return {"value": value(found, case.min_sep), "first": seconds[0], "seconds": min(seconds[1:])}
+    return {"value": value(matrix, case.min_sep), "first": seconds[0], "seconds": min(seconds[1:])}
 
 
 def line(name: str, contestant: str, repeats: int, timeout: float) -> str:
@@ -199,8 +199,8 @@ def line(name: str, contestant: str, repeats: int, timeout: float) -> str:
             return f"{title}timeout after {timeout:g} s"
     if done.returncode:
         return f"{title}failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}"[:200]
-    found = json.loads(done.stdout.splitlines()[-1])
-    return f"{title}{found['value']:12.6f}{found['seconds']:10.3f}{found['first']:10.3f}"
+    record = json.loads(done.stdout.splitlines()[-1])
+    return f"{title}{record['value']:12.6f}{record['seconds']:10.3f}{record['first']:10.3f}"
 
 
 def main(arguments: list[str] | None = None) -> int:

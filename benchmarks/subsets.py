@@ -86,18 +86,18 @@ def answer(name: str, method: str) -> dict[str, float] | None:
     try:
         if method == LOWER:
             settings = hs.Settings(hs.Resolution(smallest_delta=DELTA))
-            found = {"lower": hs.bound(run, method, side=hs.Side.LOWER, settings=settings).epsilon(DELTA)}
+            record = {"lower": hs.bound(run, method, side=hs.Side.LOWER, settings=settings).epsilon(DELTA)}
         else:
             interval = hs.certify(run, delta=DELTA, method=method, budget=BUDGET, monte_carlo=sampled).bounds
-            found = {"upper": interval.upper}
+            record = {"upper": interval.upper}
             if sampled is not None and interval.lower is not None:
-                found["lower"] = interval.lower
+                record["lower"] = interval.lower
     except HockeystickError as error:
         print(f"{name}: {method}: {error}", file=sys.stderr)
         return None
-    found["seconds"] = time.process_time() - start
-    found["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
-    return found
+    record["seconds"] = time.process_time() - start
+    record["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+    return record
 
 
 def asked(name: str, method: str) -> dict[str, float] | None:
@@ -106,27 +106,28 @@ def asked(name: str, method: str) -> dict[str, float] | None:
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **ONE_THREAD}, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(done.stderr)
-    found: dict[str, float] | None = json.loads(done.stdout)
-    return found
+    record: dict[str, float] | None = json.loads(done.stdout)
+    return record
 
 
 def lines(name: str, methods: tuple[str, ...]) -> list[str]:
     """The rows of a Markdown table for one case."""
     below = asked(name, LOWER)
     assert below is not None
-    found = [f"| {name} | {LOWER} | {below['lower']:.4f} | | | {below['seconds']:.1f} | {below['megabytes']:.0f} |"]
+    rows = [f"| {name} | {LOWER} | {below['lower']:.4f} | | | {below['seconds']:.1f} | {below['megabytes']:.0f} |"]
     for method in methods:
         print(f"... {name}: {method}", file=sys.stderr, flush=True)
-        one = asked(name, method)
-        if one is None:
+        record = asked(name, method)
+        if record is None:
             continue
-        lower = one.get("lower", below["lower"])
-        own = f"{one['lower']:.4f}" if "lower" in one else ""
-        gap = f"{100.0 * (one['upper'] / lower - 1.0):.1f} %"
-        found.append(
-            f"| | {method} | {own} | {one['upper']:.4f} | {gap} | {one['seconds']:.1f} | {one['megabytes']:.0f} |"
+        lower = record.get("lower", below["lower"])
+        own = f"{record['lower']:.4f}" if "lower" in record else ""
+        gap = f"{100.0 * (record['upper'] / lower - 1.0):.1f} %"
+        rows.append(
+            f"| | {method} | {own} | {record['upper']:.4f} | {gap} | {record['seconds']:.1f} | "
+            f"{record['megabytes']:.0f} |"
         )
-    return found
+    return rows
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -36,13 +36,13 @@ def contradictions(results: Sequence[Result]) -> list[str]:
     ours = next((result for result in results if result.contestant == OURS), None)
     if ours is None:
         return []
-    found = []
+    lines = []
     for other in results:
         if other.lower is not None and ours.upper is not None and other.lower > ours.upper:
-            found.append(f"{other.contestant}'s lower bound {other.lower:.9g} is above our upper {ours.upper:.9g}")
+            lines.append(f"{other.contestant}'s lower bound {other.lower:.9g} is above our upper {ours.upper:.9g}")
         if other.upper is not None and ours.lower is not None and other.upper < ours.lower:
-            found.append(f"{other.contestant}'s upper bound {other.upper:.9g} is below our lower {ours.lower:.9g}")
-    return found
+            lines.append(f"{other.contestant}'s upper bound {other.upper:.9g} is below our lower {ours.lower:.9g}")
+    return lines
 
 
 def settings(results: Sequence[Result]) -> str:

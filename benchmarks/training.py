@@ -214,7 +214,7 @@ def opake(bands: int, size: int, steps: int) -> Contestant:
         _, state = add(ClippedPytree(gradient, 1.0), state)
 
     one_step()
-    return one_step, sum(one.nbytes for one in tensors_of(state))
+    return one_step, sum(tensor.nbytes for tensor in tensors_of(state))
 
 
 def tensors_of(state: Any) -> list[Any]:
@@ -225,7 +225,7 @@ def tensors_of(state: Any) -> list[Any]:
         return [state]
     parts = list(state.values()) if isinstance(state, dict) else state if isinstance(state, list | tuple) else []
     parts = parts or list(getattr(state, "__dict__", {}).values())
-    return list({id(one): one for part in parts for one in tensors_of(part)}.values())
+    return list({id(tensor): tensor for part in parts for tensor in tensors_of(part)}.values())
 
 
 NOISES: dict[str, tuple[str, Callable[[int, int, int], Contestant]]] = {
@@ -255,9 +255,9 @@ def measure_steps(bands: int, steps: int, repeats: int) -> dict[str, dict[str, f
     rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in made}
     for at in range(repeats + 1):
         for name, (one_step, _) in made.items():
-            found = clocked(one_step, steps)
+            clock = clocked(one_step, steps)
             if at:  # the first round warms up
-                rounds[name].append(found)
+                rounds[name].append(clock)
     table = {}
     for name, times in rounds.items():
         beside = rounds["Opacus, ghost" if name.endswith("ghost") else "Opacus"]
@@ -311,16 +311,16 @@ def main(arguments: list[str] | None = None) -> int:
     cores = "one core" if options.threads == 1 else f"{options.threads} cores"
     print(f"{options.bands} bands, {cores}, best of {options.repeats} blocks of {options.steps} steps\n")
     print(f"{'a training step':27}{'wall ms':>9}{'CPU ms':>9}{'of Opacus':>11}{'memory MB':>11}")
-    for name, found in (_elsewhere("steps", options) if installed("opacus") else {}).items():
-        print(f"{name:27}{found['wall']:9.2f}{found['cpu']:9.2f}{found['ratio']:11.3f}{found['memory']:11.1f}")
+    for name, record in (_elsewhere("steps", options) if installed("opacus") else {}).items():
+        print(f"{name:27}{record['wall']:9.2f}{record['cpu']:9.2f}{record['ratio']:11.3f}{record['memory']:11.1f}")
     print(f"\n{f'noise of {options.size} float32':27}{'steps/s':>9}{'by CPU':>9}{'memory MB':>11}{'peak MB':>9}")
     for name, (package, _) in NOISES.items():
         if not installed(package):
             print(f"{name:27}not installed")
             continue
-        found = _elsewhere(name, options)
-        if found:
-            print(f"{name:27}{found['wall']:9.1f}{found['cpu']:9.1f}{found['memory']:11.1f}{found['peak']:9.0f}")
+        record = _elsewhere(name, options)
+        if record:
+            print(f"{name:27}{record['wall']:9.1f}{record['cpu']:9.1f}{record['memory']:11.1f}{record['peak']:9.0f}")
     return 0
 
 
@@ -334,8 +334,8 @@ def _elsewhere(name: str, options: argparse.Namespace) -> dict[str, Any]:
     if done.returncode:
         print(f"{name:27}failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
         return {}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return record
 
 
 if __name__ == "__main__":

@@ -49,5 +49,7 @@ def _calibrated(workload: Workload) -> float:
         return SelfComposedDpEvent(PoissonSampledDpEvent(workload.rate, GaussianDpEvent(noise)), workload.steps)
 
     bracket = ExplicitBracketInterval(0.3, 10.0)
-    found = calibrate_dp_mechanism(PLDAccountant, event, workload.epsilon, workload.delta, bracket, tol=TOLERANCE)
-    return float(found)
+    noise_multiplier = calibrate_dp_mechanism(
+        PLDAccountant, event, workload.epsilon, workload.delta, bracket, tol=TOLERANCE
+    )
+    return float(noise_multiplier)

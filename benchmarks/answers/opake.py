@@ -23,10 +23,10 @@ def answer(workload: Workload) -> Answer:
     more = 1.0 + STEP * next(RUNS)
     if workload.asks == "noise multiplier":
         budget = accounting.epsilon_budget(workload.epsilon, delta=workload.delta)
-        found = accounting.calibrate(
+        calibrated = accounting.calibrate(
             budget, lambda noise: _run(workload, more * noise), LEAST, MOST, tolerance=TOLERANCE
         )
-        return Answer(upper=float(found.param))
+        return Answer(upper=float(calibrated.param))
     run = _run(workload, more * workload.noise_multiplier)
     value = run.delta_at(workload.epsilon) if workload.asks == "delta" else run.epsilon_at(workload.delta)
     return Answer(upper=float(value))

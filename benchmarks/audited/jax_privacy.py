@@ -55,18 +55,18 @@ def dense(steps: int) -> Outcome:
     """C^-1 z from a dense matrix for 50 steps, which is asked for so many."""
     mechanism = of_steps(BSR, 50)
     inverse = jnp.asarray(np.linalg.inv(mechanism.matrix.materialize()))
-    found = list(rows(inverse, steps=steps))
+    noise = list(rows(inverse, steps=steps))
     if steps <= 50:
-        return of_noise(iter(found), mechanism)
-    same = sum(np.array_equal(found[49], later) for later in found[50:])
+        return of_noise(iter(noise), mechanism)
+    same = sum(np.array_equal(noise[49], later) for later in noise[50:])
     return Outcome(same > 0, f"{same} of {steps - 50} rows after the last one repeat it", {"same": f"{same}"})
 
 
 def coarse() -> Outcome:
     """Noise for gradients of bfloat16 with default options."""
-    found = list(rows(gradients=jnp.bfloat16))
-    outcome = of_noise(iter(found), of_steps())
-    z = np.concatenate(found) / SIGMA
+    noise = list(rows(gradients=jnp.bfloat16))
+    outcome = of_noise(iter(noise), of_steps())
+    z = np.concatenate(noise) / SIGMA
     figures = {
         "jax": jax.__version__,
         "values": f"{np.unique(z).size}",

@@ -76,7 +76,7 @@ def shuffled() -> Outcome:
         "lower": f"{lower:.2f}",
         "upper": f"{certificate.epsilon.upper:.2f}",
         "poisson": f"{poisson.epsilon.upper:.2f}",
-        "warned": "no warning" if not any("oisson" in str(one.message) for one in caught) else "a warning",
+        "warned": "no warning" if not any("oisson" in str(warning.message) for warning in caught) else "a warning",
     }
     says = f"{verdict.says}; epsilon reported as {reported:.2f}, and at least {lower:.2f}"
     return Outcome(verdict.found and reported < lower, says, figures)
@@ -99,7 +99,7 @@ def resolution() -> Outcome:
     grid = torch.arange(2**24, dtype=torch.float32) / 2**24
     assert bool(((draws * 2**24) % 1 == 0).all())
     excess = {rate: int((grid < rate).sum()) / 2**24 / rate - 1.0 for rate in (1e-2, 1e-4, 1e-6, 1e-7)}
-    figures = {f"at{index}": f"{100 * one:.2g}" for index, one in enumerate(excess.values())}
+    figures = {f"at{index}": f"{100 * share:.2g}" for index, share in enumerate(excess.values())}
     return Outcome(excess[1e-6] > 0.01, f"the rate 1e-06 is {100 * excess[1e-6]:.1f} percent too large", figures)
 
 

@@ -54,13 +54,13 @@ CASES = {
     "opake-poisson": Case(
         "PoissonSampler",
         "Poisson, q = 0.05",
-        lambda: drawn(lambda one: PoissonSampler(DATA, 0.05, 100, key=one), hs.Poisson(sampling_prob=0.05, steps=100)),
+        lambda: drawn(lambda key: PoissonSampler(DATA, 0.05, 100, key=key), hs.Poisson(sampling_prob=0.05, steps=100)),
     ),
     "opake-k-out-of-t-block": Case(
         "KOutOfTSampler(allocation='block')",
         "random allocation, 1 of 20 steps, 5 epochs",
         lambda: drawn(
-            lambda one: KOutOfTSampler(DATA, k=5, t=100, allocation="block", key=one),
+            lambda key: KOutOfTSampler(DATA, k=5, t=100, allocation="block", key=key),
             hs.RandomAllocation(bins=20, epochs=5),
         ),
     ),
@@ -68,7 +68,7 @@ CASES = {
         "KOutOfTSampler(allocation='total')",
         "random allocation, 5 of 100 steps",
         lambda: drawn(
-            lambda one: KOutOfTSampler(DATA, k=5, t=100, allocation="total", key=one),
+            lambda key: KOutOfTSampler(DATA, k=5, t=100, allocation="total", key=key),
             hs.RandomAllocation(bins=100, participations=5),
         ),
     ),
@@ -76,20 +76,20 @@ CASES = {
         "CyclicPoissonSampler(partition_type=INDEPENDENT)",
         "cyclic Poisson with secret groups, q = 0.3",
         lambda: drawn(
-            lambda one: CyclicPoissonSampler(DATA, 0.3, 10, 100, PartitionType.INDEPENDENT, key=one),
+            lambda key: CyclicPoissonSampler(DATA, 0.3, 10, 100, PartitionType.INDEPENDENT, key=key),
             hs.CyclicPoisson(groups=10, sampling_prob=0.3, steps=100, partition="independent"),
         ),
     ),
     "opake-balls-in-bins": Case(
         "BallsInBinsSampler",
         "balls in 20 bins, 5 epochs",
-        lambda: drawn(lambda one: BallsInBinsSampler(DATA, 20, 100, key=one), hs.BallsInBins(bins=20, epochs=5)),
+        lambda: drawn(lambda key: BallsInBinsSampler(DATA, 20, 100, key=key), hs.BallsInBins(bins=20, epochs=5)),
     ),
     "opake-b-min-sep": Case(
         "BMinSepSampler",
         "b-min-sep with a warm start, b = 10, p = 0.05",
         lambda: drawn(
-            lambda one: BMinSepSampler(DATA, 10, 0.05, 100, key=one),
+            lambda key: BMinSepSampler(DATA, 10, 0.05, 100, key=key),
             hs.BMinSep(min_sep=10, sampling_prob=0.05 / 1.45, steps=100),
         ),
     ),
