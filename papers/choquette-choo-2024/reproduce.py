@@ -53,7 +53,7 @@ def curve(column: str, label: str, method: str, side: hs.Side = UPPER, **style: 
 
 def series(places: Sequence[float], rows: Sequence[object], columns: Mapping[Curve, str]) -> Series:
     """One attribute of the rows for every curve."""
-    return Series(places, {one: [getattr(row, name) for row in rows] for one, name in columns.items()})
+    return Series(places, {label: [getattr(row, name) for row in rows] for label, name in columns.items()})
 
 
 def as_printed(column: str, label: str, **style: Any) -> Curve:
@@ -242,8 +242,8 @@ def limit_figure(
         },
     )
     ratios = {
-        one: [getattr(point, name) / point.independent for point in points]
-        for one, name in (
+        label: [getattr(point, name) / point.independent for point in points]
+        for label, name in (
             (curve("mmcc_upper", "MMCC", "mmcc", color=COLOURS[0], marker="."), "mmcc"),
             (curve("lower", "lower bound", "linear_statistic", LOWER, color=COLOURS[0], **BELOW), "lower"),
         )

@@ -25,10 +25,10 @@ def epsilon_of(mechanism: hs.Mechanism, method: str, side: hs.Side, output: Outp
         output.deadline.tick()
         settings = hs.Settings(hs.Resolution(PLOT_NODES, delta), output.deadline)
         try:
-            found = hs.bound(mechanism, method, side=side, settings=settings).epsilon(delta)
+            epsilon = hs.bound(mechanism, method, side=side, settings=settings).epsilon(delta)
         except UnsupportedError:
-            found = nan
-        return found if isfinite(found) else nan
+            epsilon = nan
+        return epsilon if isfinite(epsilon) else nan
 
     return float(output.kept.value(f"{method} {side} {delta:g} {mechanism.model_dump_json()}", compute))
 
@@ -41,8 +41,8 @@ def printed(mechanism: hs.Mechanism, output: Output, delta: float = DELTA) -> fl
         groups = sampler.groups if isinstance(sampler, hs.CyclicPoisson) else 1
         entries = mechanism.strategy.matrix(sampler.steps).materialize()
         rate = sampler.sampling_prob / groups
-        found = printed_epsilon(entries, mechanism.sigma, rate, delta, output.deadline.tick, groups)
-        return found if isfinite(found) else nan
+        epsilon = printed_epsilon(entries, mechanism.sigma, rate, delta, output.deadline.tick, groups)
+        return epsilon if isfinite(epsilon) else nan
 
     return float(output.kept.value(f"as printed {delta:g} {mechanism.model_dump_json()}", compute))
 
@@ -121,13 +121,13 @@ class Amplified:
 
 def amplified(family: Family, multiplier: float, output: Output) -> list[Amplified]:
     """All lengths for one c."""
-    found = []
+    points = []
     for exponent in family.exponents:
         steps = 2**exponent
         sigma = multiplier * float(family.strategy.matrix(steps).max_column_norm)
         sampled = poisson(family.strategy, 1.0 / steps, steps, sigma)
         alone = sampled.model_copy(update={"sampler": hs.Deterministic(bins=steps, epochs=1)})
-        found.append(
+        points.append(
             Amplified(
                 exponent,
                 epsilon_of(sampled, "mmcc", UPPER, output),
@@ -138,7 +138,7 @@ def amplified(family: Family, multiplier: float, output: Output) -> list[Amplifi
                 printed(sampled, output),
             )
         )
-    return found
+    return points
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def numbers(output: Output) -> None:
         *building_block_checks(output),
         *improvement_checks({name: improvements(name, output) for name in FAMILIES}),
         *restart_checks([restart(sigma, output) for sigma in RESTART_SIGMAS], output),
-        *training_checks({name: [training(name, one, output) for one in EPSILONS] for name in TREES}),
+        *training_checks({name: [training(name, epsilon, output) for epsilon in EPSILONS] for name in TREES}),
         *independent_checks(),
         *limit_checks([limit(sigma, output) for sigma in LIMIT_SIGMAS]),
         time_check(output),
@@ -144,7 +144,9 @@ def improvement_checks(figures: dict[str, dict[float, list[Amplified]]]) -> list
         for smaller, larger in pairwise(by_c):
             what = f"{name}: improvement at c={larger:g} / at c={smaller:g}, smallest"
             pairs = zip(by_c[larger], by_c[smaller], strict=True)
-            checks.append(computed(what, ">", 1.0, min(one.at_least / other.at_least for one, other in pairs)))
+            checks.append(
+                computed(what, ">", 1.0, min(larger_c.at_least / other.at_least for larger_c, other in pairs))
+            )
             what = f"{name}: fit, R^2 at c={larger:g} / at c={smaller:g}"
             checks.append(computed(what, ">", 1.0, fits[larger].explained / fits[smaller].explained))
     return [*checks, *strategy_checks(figures)]
@@ -214,7 +216,7 @@ def training_checks(runs: dict[str, list[Training]]) -> list[Check]:
             checks.append(Check(what, "<", 1.0, most, most < 1.0, note if most == most else f"no finite bound; {note}"))
         ratios = [point.upper / point.before for point in points]
         rising = [after / before for before, after in pairwise(ratios)]
-        finite = [one for one in rising if one == one]
+        finite = [ratio for ratio in rising if ratio == ratio]
         what = f"figure-3, {name}: this ratio at the next larger eps / at an eps, smallest"
         checks.append(computed(what, ">", 1.0, min(finite)))
     return checks

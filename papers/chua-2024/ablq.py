@@ -64,7 +64,7 @@ def exceeding(run: hs.Mechanism, present: bool, threshold: float, runs: int, see
     """How many of the runs have an output that exceeds what the other examples add up to by ``threshold``."""
     rng, records = np.random.default_rng(seed), data(present)
     return sum(
-        max(float(one[0]) for one in ablq(run, identity, records, rng)) + BATCH >= threshold for _ in range(runs)
+        max(float(output[0]) for output in ablq(run, identity, records, rng)) + BATCH >= threshold for _ in range(runs)
     )
 
 

@@ -65,15 +65,15 @@ def located(steps: int, sigma: float, output: Output, points: int = POINTS) -> C
     last = brentq(lambda epsilon: log(max(fixed_lower.delta(epsilon), 1e-300)) - log(LEAST), 0.0, 30.0 / sigma**2 + 100)
     epsilons = np.linspace(0.0, last, points).tolist()
     signs = [sign(epsilon) for epsilon in epsilons]
-    order = ", ".join("D > P" if one > 0 else "D < P" for one, _ in groupby(filter(None, signs)))
-    low = max((epsilon for epsilon, one in zip(epsilons, signs, strict=True) if one > 0), default=0.0)
-    high = min((epsilon for epsilon, one in zip(epsilons, signs, strict=True) if one < 0), default=inf)
+    order = ", ".join("D > P" if side > 0 else "D < P" for side, _ in groupby(filter(None, signs)))
+    low = max((epsilon for epsilon, side in zip(epsilons, signs, strict=True) if side > 0), default=0.0)
+    high = min((epsilon for epsilon, side in zip(epsilons, signs, strict=True) if side < 0), default=inf)
     while isfinite(high) and high - low > WIDTH:
         middle = 0.5 * (low + high)
-        found = sign(middle)
-        if found == 0:
+        side = sign(middle)
+        if side == 0:
             break
-        low, high = (middle, high) if found > 0 else (low, middle)
+        low, high = (middle, high) if side > 0 else (low, middle)
     return Case(
         steps,
         sigma,
@@ -148,17 +148,17 @@ def cases(output: Output, grid: list[tuple[int, float]]) -> list[Case]:
 
 def crossings(output: Output, grid: list[tuple[int, float]] = GRID) -> None:
     """A table of the crossings."""
-    found = cases(output, grid)
+    of_grid = cases(output, grid)
     header = ["T", "sigma", "order", "open", "crossing_from", "crossing_to", "delta", "half_space", "proof"]
     rows = [
         [
-            one.steps,
-            f"{one.sigma:g}",
-            one.order,
-            one.open,
-            *(f"{value:.6g}" for value in (one.low, one.high, one.delta, one.half_space, one.proof)),
+            case.steps,
+            f"{case.sigma:g}",
+            case.order,
+            case.open,
+            *(f"{value:.6g}" for value in (case.low, case.high, case.delta, case.half_space, case.proof)),
         ]
-        for one in found
+        for case in of_grid
     ]
     output.table("crossings", header, rows)
     output.lines += ["  ".join(str(cell) for cell in row) for row in [header, *rows]]
@@ -167,18 +167,18 @@ def crossings(output: Output, grid: list[tuple[int, float]] = GRID) -> None:
 def theorem_checks(output: Output, grid: list[tuple[int, float]] = GRID) -> list[Check]:
     """Theorem 4.2 at every T and sigma of the grid, and Conjecture 4.3 as far as the bounds decide."""
     checks = []
-    for one in cases(output, grid):
-        where = f"sigma={one.sigma:g}, T={one.steps}"
-        changes = one.order.count(",")
-        if not isfinite(one.high):
+    for case in cases(output, grid):
+        where = f"sigma={case.sigma:g}, T={case.steps}"
+        changes = case.order.count(",")
+        if not isfinite(case.high):
             what = f"Theorem 4.2(a): changes of sign before delta is {LEAST:g}, {where}"
-            checks.append(Check(what, "<=", 0, changes, one.order == "D > P", f"{one.open} points open"))
+            checks.append(Check(what, "<=", 0, changes, case.order == "D > P", f"{case.open} points open"))
             continue
         what = f"Conjecture 4.3: changes of sign of delta_D - delta_P, {where}"
-        note = f"between {one.low:.5g} and {one.high:.5g}, delta {one.delta:.3g}; {one.open} points open"
-        checks.append(Check(what, "~", 1, changes, one.order == CROSSING, note))
-        what = f"Theorem 4.2(b): crossing / epsilon_1 of the proof ({one.proof:.5g}), {where}"
-        checks.append(Check(what, "<=", 1, one.high / one.proof, one.high <= one.proof))
+        note = f"between {case.low:.5g} and {case.high:.5g}, delta {case.delta:.3g}; {case.open} points open"
+        checks.append(Check(what, "~", 1, changes, case.order == CROSSING, note))
+        what = f"Theorem 4.2(b): crossing / epsilon_1 of the proof ({case.proof:.5g}), {where}"
+        checks.append(Check(what, "<=", 1, case.high / case.proof, case.high <= case.proof))
     return checks
 
 

@@ -88,7 +88,7 @@ def formed(
     users, starts = graph.of_examples(np.arange(graph.num_examples))
     rows = np.split(users, starts[1:])
     last, count = np.full(graph.num_users, -min_sep), np.zeros(graph.num_users, dtype=np.int64)
-    uses, found = np.zeros(graph.num_examples, dtype=np.int64), []
+    uses, batches = np.zeros(graph.num_examples, dtype=np.int64), []
     for step in range(steps):
         free = (last <= step - min_sep) & (count < most)
         possible = np.flatnonzero(np.minimum.reduceat(free[users].astype(np.int8), starts))
@@ -107,8 +107,8 @@ def formed(
         involved = graph.of_examples(np.sort(chosen))[0]
         last[involved] = step
         count[involved] += 1
-        found.append(chosen)
-    return found
+        batches.append(chosen)
+    return batches
 
 
 def bounding(output: Output, users: int = USERS, examples: int = EXAMPLES, steps: int = STEPS) -> None:
@@ -164,7 +164,7 @@ def crossing(prob: float, users: int) -> float:
 
 def bounding_checks() -> list[Check]:
     """The rule ``b p k_e < 1`` against the exact rates of Algorithm 3."""
-    found = crossing(1e-5, 1000)
+    product = crossing(1e-5, 1000)
     note = "the shared example is itself kept out by the others; x e^x = 1 at 0.567 is the threshold for small p"
     what = "Appendix C: largest b p k_e at which a shared example adds to the batch, Algorithm 3, p=1e-5, 1000 users"
-    return [Check(what, "~", 1.0, found, abs(found - 1.0) < 0.05, note)]
+    return [Check(what, "~", 1.0, product, abs(product - 1.0) < 0.05, note)]

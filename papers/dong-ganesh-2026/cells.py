@@ -127,20 +127,23 @@ def estimate(length: int, epsilon: float, search: Search, deadline: Deadline, st
 
     def best(limit: int, shortest: int) -> Scheme:
         of_limit = (which for which in drafts if which[0] <= limit and which[1] >= shortest)
-        which = min(of_limit, key=lambda one: error(one[0], steps) * drafts[one].sigma ** 2)
+        which = min(of_limit, key=lambda pair: error(pair[0], steps) * drafts[pair].sigma ** 2)
         if which not in known:
             run = b_min_sep(*which, length, steps)
             known[which] = Scheme(*which, refined(run, epsilon, drafts[which], deadline))
         return known[which]
 
-    found = []
+    rows = []
     for limit in search.limits:
-        bands = min((one for one in cyclic if one <= limit), key=lambda one: error(one, steps) * cyclic[one].upper ** 2)
+        bands = min(
+            (count for count in cyclic if count <= limit),
+            key=lambda count: error(count, steps) * cyclic[count].upper ** 2,
+        )
         noise = cyclic[bands]
         poisson = Scheme(bands, bands, noise.upper, noise.lower, noise.upper)
-        found.append((limit, poisson, best(limit, length), best(limit, 0)))
+        rows.append((limit, poisson, best(limit, length), best(limit, 0)))
     seconds = round(process_time() - started, 1)
-    return [Cell(length, epsilon, limit, seconds, *schemes) for limit, *schemes in found]
+    return [Cell(length, epsilon, limit, seconds, *schemes) for limit, *schemes in rows]
 
 
 def certify(cells: Sequence[Cell], deadline: Deadline, steps: int = STEPS) -> list[Cell]:
@@ -151,8 +154,8 @@ def certify(cells: Sequence[Cell], deadline: Deadline, steps: int = STEPS) -> li
         which = scheme.bands, scheme.min_sep
         if which not in known:
             run = b_min_sep(*which, cell.length, steps)
-            found = bracketed_noise(run, cell.epsilon, Draft(scheme.sigma, 10.0), deadline)
-            known[which] = replace(scheme, sigma_lower=found.lower, sigma_upper=found.upper)
+            bracket = bracketed_noise(run, cell.epsilon, Draft(scheme.sigma, 10.0), deadline)
+            known[which] = replace(scheme, sigma_lower=bracket.lower, sigma_upper=bracket.upper)
         return known[which]
 
     return [
@@ -175,7 +178,7 @@ def kept(path: Path = KEPT) -> list[Cell]:
     """
     if not path.exists():
         return []
-    found = []
+    cells = []
     try:
         header, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
         if header != COLUMNS:
@@ -186,10 +189,10 @@ def kept(path: Path = KEPT) -> list[Cell]:
                     Scheme(int(bands), int(min_sep), float(sigma), float(low or 0.0), float(high or inf))
                     for bands, min_sep, sigma, low, high in zip(*[iter(values)] * 5, strict=True)
                 ]
-                found.append(Cell(int(length), float(epsilon), int(limit), float(seconds), *schemes))
+                cells.append(Cell(int(length), float(epsilon), int(limit), float(seconds), *schemes))
     except (ValueError, TypeError) as reason:
         raise InvalidInputError(f"The results {str(path)!r} are not cells of this version: {reason}.") from None
-    return found
+    return cells
 
 
 def keep(path: Path, cells: Iterable[Cell], places: Sequence[tuple[int, float]], search: Search) -> None:
@@ -207,9 +210,9 @@ def keep(path: Path, cells: Iterable[Cell], places: Sequence[tuple[int, float]],
 
 
 def _columns(cell: Cell) -> list[object]:
-    found: list[object] = []
+    columns: list[object] = []
     for scheme in SCHEMES:
-        one: Scheme = getattr(cell, scheme)
-        ends = [f"{one.sigma_lower:.6g}", f"{one.sigma_upper:.6g}"] if one.certified else ["", ""]
-        found += [one.bands, one.min_sep, f"{one.sigma:.6g}", *ends]
-    return found
+        parameters: Scheme = getattr(cell, scheme)
+        ends = [f"{parameters.sigma_lower:.6g}", f"{parameters.sigma_upper:.6g}"] if parameters.certified else ["", ""]
+        columns += [parameters.bands, parameters.min_sep, f"{parameters.sigma:.6g}", *ends]
+    return columns

@@ -57,8 +57,8 @@ def learning_noise(
                 return certificate.mechanism.sigma, rests_on(certificate)
 
             name = f"noise by method {scheme} {epsilon:g} {budget:g} {samples is not None}"
-            found, status = output.kept.value(name, noise)
-            rows.append(["figure-4", scheme, f"{epsilon:g}", f"{found:.4f}", status])
+            needed, status = output.kept.value(name, noise)
+            rows.append(["figure-4", scheme, f"{epsilon:g}", f"{needed:.4f}", status])
     for epsilon in papers:
         for scheme, sigma, status in users_noise(epsilon):
             output.deadline.tick()
@@ -77,29 +77,33 @@ def rests_on(certificate: hs.Certificate) -> str:
 
 def runs(bands: Sequence[int]) -> list[tuple[str, hs.Mechanism, str | None]]:
     """Figure 4's schemes. Of a C with as many groups as bands only the norm of the columns matters."""
-    found: list[tuple[str, hs.Mechanism, str | None]] = [
+    schemes: list[tuple[str, hs.Mechanism, str | None]] = [
         ("DP-SGD, Poisson", hs.Mechanism(sampler=hs.Poisson(sampling_prob=1 / LENGTH, steps=STEPS)), "direct")
     ]
     for count in bands:
         turns = hs.Poisson(sampling_prob=count / LENGTH, steps=ceil(STEPS / count))
-        found.append((f"cyclic Poisson, {count} bands", hs.Mechanism(sampler=turns), "direct"))
+        schemes.append((f"cyclic Poisson, {count} bands", hs.Mechanism(sampler=turns), "direct"))
     strategy = hs.BandedToeplitz(bands=BINS_BANDS)
     bins = hs.Mechanism(strategy=strategy, sampler=hs.BallsInBins(bins=LENGTH, epochs=STEPS // LENGTH))
     apart = hs.BMinSep(min_sep=FAR, sampling_prob=1 / LENGTH, steps=STEPS)
-    found.append((f"balls-in-bins, {BINS_BANDS} bands", bins, None))
-    found.append((f"{FAR}-min-sep, {BINS_BANDS} bands", hs.Mechanism(strategy=strategy, sampler=apart), "monte_carlo"))
-    return found
+    schemes.append((f"balls-in-bins, {BINS_BANDS} bands", bins, None))
+    schemes.append(
+        (f"{FAR}-min-sep, {BINS_BANDS} bands", hs.Mechanism(strategy=strategy, sampler=apart), "monte_carlo")
+    )
+    return schemes
 
 
 def users_noise(epsilon: float) -> list[tuple[str, float, str]]:
     """Figure 5's schemes for users who share examples: what is certified for each."""
-    found = [(f"DP-SGD, groups of {PER_USER}", group_noise(epsilon), "certified")]
+    schemes = [(f"DP-SGD, groups of {PER_USER}", group_noise(epsilon), "certified")]
     alone = gaussian_noise(sqrt(PARTICIPATIONS), epsilon)
-    found.append((f"BandMF without amplification, {APART} apart, {PARTICIPATIONS} times", alone, "certified"))
+    schemes.append((f"BandMF without amplification, {APART} apart, {PARTICIPATIONS} times", alone, "certified"))
     for count in PAPERS_BANDS:
         unamplified = gaussian_noise(PER_USER * sqrt(ceil(RUN / count)), epsilon)
-        found.append((f"{count}-min-sep by user, Algorithm 3, shared examples", unamplified, "certified, unamplified"))
-    return found
+        schemes.append(
+            (f"{count}-min-sep by user, Algorithm 3, shared examples", unamplified, "certified, unamplified")
+        )
+    return schemes
 
 
 def gaussian_noise(sensitivity: float, epsilon: float) -> float:

@@ -120,9 +120,9 @@ def variance_checks() -> list[Check]:
         rate, steps = 1.0 / length, 1 << 15
         cyclic = steps * rate * (1.0 - min_sep * rate)
         printed = 1.0 - rate * (min_sep - 1)
-        found = count_variance(min_sep, rate, steps) / cyclic
+        ratio = count_variance(min_sep, rate, steps) / cyclic
         what = f"variance of the participations over that of cyclic Poisson, b = {min_sep}, |D|/B = {length}"
-        checks.append(Check(what, "~", printed, found, abs(found / printed - 1.0) < 0.02, f"at n = {steps}"))
+        checks.append(Check(what, "~", printed, ratio, abs(ratio / printed - 1.0) < 0.02, f"at n = {steps}"))
     printed = STEPS * (1.0 / LENGTH) * (1.0 - FAR / LENGTH) * (1.0 - (FAR - 1.0) / LENGTH)
     variance = count_variance(FAR, 1.0 / LENGTH, STEPS)
     where = f"n = {STEPS}, b = {FAR}, |D|/B = {LENGTH}"

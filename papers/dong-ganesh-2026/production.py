@@ -83,7 +83,7 @@ def sampled(mechanism: hs.Mechanism, epsilon: float, work: float, output: Output
     options = MonteCarlo(failure_probability=FAILURE, ratio=0.3, seed=SEED, executor=executor("local"))
     settings = hs.Settings(hs.Resolution(24, DELTA), output.deadline, Question(epsilon=epsilon), options, work=work)
     upper, lower = (hs.bound(mechanism, "monte_carlo", side=side, settings=settings) for side in SIDES)
-    samples = sum(one.chunks * one.run.chunk_size for one in upper.claim.runs) if upper.claim else 0
+    samples = sum(claimed.chunks * claimed.run.chunk_size for claimed in upper.claim.runs) if upper.claim else 0
     return Found(epsilon, lower.delta(epsilon), *by_direction(upper, epsilon), samples)
 
 
@@ -120,10 +120,10 @@ def production(output: Output, work: float = WORK, calibrated: bool = True) -> N
     def add(form: str, what: str, lower: str, upper: str, rests_on: str) -> None:
         rows.append([form, what, lower, upper, rests_on])
 
-    def of_delta(found: Found, rests_on: str) -> None:
-        what = f"delta at epsilon = {found.epsilon:g}, sigma = {SIGMA:g}"
-        add("plain", what, f"{found.lower:.3g}", f"{found.upper:.3g}", rests_on)
-        covered = found.with_cuts(truncated)
+    def of_delta(interval: Found, rests_on: str) -> None:
+        what = f"delta at epsilon = {interval.epsilon:g}, sigma = {SIGMA:g}"
+        add("plain", what, f"{interval.lower:.3g}", f"{interval.upper:.3g}", rests_on)
+        covered = interval.with_cuts(truncated)
         add("truncated", what, "", f"{covered.upper:.3g}", f"{rests_on}, and what cuts cost")
 
     pair = dominating_pair(truncated)
@@ -133,8 +133,8 @@ def production(output: Output, work: float = WORK, calibrated: bool = True) -> N
     add("truncated", f"delta at epsilon = {EPSILON:g} beyond that of plain batches", "", f"{cost:.3g}", "theorem")
     of_delta(deterministic(plain, EPSILON), f"linear_statistic, {SIMPLE}")
     key = f"production {REACHABLE:g} {work:g}"
-    found = Found(**output.kept.value(key, lambda: asdict(sampled(plain, REACHABLE, work, output))))
-    of_delta(found, f"{found.samples} samples, fails with probability {FAILURE:g}")
+    interval = Found(**output.kept.value(key, lambda: asdict(sampled(plain, REACHABLE, work, output))))
+    of_delta(interval, f"{interval.samples} samples, fails with probability {FAILURE:g}")
     if calibrated:
         for form, mechanism in (("plain", plain), ("truncated", truncated)):
             output.deadline.tick()
@@ -166,9 +166,9 @@ def verification_samples(delta: float, fraction: float) -> float:
     return float(brentq(lambda samples: total(samples) - 1.0, 1.0 / delta, 1e5 / delta, rtol=1e-6))
 
 
-def divergence(one: float, other: float) -> float:
+def divergence(rate: float, other: float) -> float:
     """Between coins with these probabilities."""
-    return one * log(one / other) + (1.0 - one) * (log1p(-one) - log1p(-other))
+    return rate * log(rate / other) + (1.0 - rate) * (log1p(-rate) - log1p(-other))
 
 
 def production_checks(calibrate: Callable[..., hs.Mechanism] = hs.calibrate) -> list[Check]:

@@ -82,8 +82,8 @@ def draw(plot: Any, cells: Sequence[Cell], other: str, limit: int) -> None:
         plot.text(column, row, text, ha="center", va="center", fontsize=8)
     shown = plot.imshow(grid, cmap="RdBu_r", vmin=0.5, vmax=1.5, aspect="auto")
     plot.figure.colorbar(shown, ax=plot, label="ratio of mean squared errors")
-    plot.set_xticks(range(len(epsilons)), [f"{one:g}" for one in epsilons])
-    plot.set_yticks(range(len(lengths)), [str(one) for one in lengths])
+    plot.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
+    plot.set_yticks(range(len(lengths)), [str(length) for length in lengths])
     plot.set(xlabel=r"$\varepsilon$", ylabel="|D|/B")
     plot.set_title(f"b-min-sep over {other.replace('_', ' ')}, at most {limit} bands", fontsize=10)
 
@@ -105,20 +105,20 @@ def limits(output: Output, count: int | None = None) -> None:
 
 def numbers(output: Output, path: Path = KEPT) -> None:
     """The printed numbers of section 7.4, section 7.1's statements on the kept cells, Theorem 6.1 and Appendix C."""
-    of_cells = [check for one in kept(path) if one.most_bands == GRID.limits[0] for check in cell_checks(one)]
+    of_cells = [check for cell in kept(path) if cell.most_bands == GRID.limits[0] for check in cell_checks(cell)]
     groups = (production_checks(), cyclic_checks(), [truncated_check()], attribution_checks(), bounding_checks())
     output.checks("numbers", [*of_cells, *(check for group in groups for check in group), *published_checks()])
 
 
-def cell_checks(one: Cell) -> list[Check]:
+def cell_checks(cell: Cell) -> list[Check]:
     """What section 7.1 says of a cell; an open interval proves nothing either way, and that of an estimate is open."""
-    where = f"|D|/B = {one.length}, epsilon = {one.epsilon:g}"
-    poisson, bins = (one.ratio(other) for other in NAMES.values())
-    if one.length > SHORT or one.epsilon > 1.0:
+    where = f"|D|/B = {cell.length}, epsilon = {cell.epsilon:g}"
+    poisson, bins = (cell.ratio(other) for other in NAMES.values())
+    if cell.length > SHORT or cell.epsilon > 1.0:
         first = below_one(f"b-min-sep improves on cyclic Poisson, {where}", "<", poisson)
     else:
         first = below_one(f"b-min-sep does not improve on cyclic Poisson, {where}", ">=", poisson)
-    if one.length < LONG:
+    if cell.length < LONG:
         return [first, below_one(f"b-min-sep improves on balls-in-bins, {where}", "<", bins)]
     return [first, below_one(f"b-min-sep is no worse than balls-in-bins, {where}", "<=", bins)]
 

@@ -33,19 +33,19 @@ def randomisers_figure(output: Output, points: int = 17) -> None:
     places = sorted({round(place) for place in np.geomspace(10, 10**5, points)})
     ones = (RandomisedResponse(3.0), Laplace(1.0))
     figure = new_figure(figsize=(10.0, 4.8))
-    for place, (one, key) in enumerate(zip(ones, ("response", "laplace"), strict=True), start=1):
+    for place, (randomiser, key) in enumerate(zip(ones, ("response", "laplace"), strict=True), start=1):
         values: dict[str, list[float]] = {name: [] for name in METHODS}
         for steps in places:
             for name, method in METHODS.items():
                 output.deadline.tick()
-                values[name].append(method(one, steps, delta, resolution))
+                values[name].append(method(randomiser, steps, delta, resolution))
         rows = [[steps, *(repr(values[name][i]) for name in METHODS)] for i, steps in enumerate(places)]
         output.table(f"randomisers-{key}", ["steps", *METHODS], rows)
         plot = figure.add_subplot(1, 2, place)
         for name, (label, style) in LABELS.items():
             plot.plot(places, values[name], label=label if place == 1 else None, **style)
         plot.set(xscale="log", yscale="log", xlabel="steps t", ylabel=r"$\varepsilon$")
-        plot.set_title(f"{one.name}, $\\delta$ = {delta:g}", fontsize=10)
+        plot.set_title(f"{randomiser.name}, $\\delta$ = {delta:g}", fontsize=10)
         plot.grid(True, alpha=0.3)
     figure.legend(loc="outside lower center", ncols=4, fontsize=8)
     output.figure("randomisers", figure)

@@ -147,33 +147,33 @@ def epsilon_of(law: Law, delta: float) -> float:
     )
 
 
-def direct(one: Randomiser, steps: int, side: hs.Side, resolution: hs.Resolution) -> Law:
+def direct(randomiser: Randomiser, steps: int, side: hs.Side, resolution: hs.Resolution) -> Law:
     """The law of 1-of-``steps`` allocation: Lemma D.1, by convolutions instead of samples."""
-    return average(one.law(side, resolution), steps, resolution)
+    return average(randomiser.law(side, resolution), steps, resolution)
 
 
-def poisson(one: Randomiser, steps: int, rate: float, side: hs.Side, resolution: hs.Resolution) -> Law:
+def poisson(randomiser: Randomiser, steps: int, rate: float, side: hs.Side, resolution: hs.Resolution) -> Law:
     """The law of Poisson sampling."""
-    return power(thin(one.law(side, resolution), rate), steps, resolution)
+    return power(thin(randomiser.law(side, resolution), rate), steps, resolution)
 
 
-def decomposition(one: Randomiser, steps: int, resolution: hs.Resolution) -> Law:
+def decomposition(randomiser: Randomiser, steps: int, resolution: hs.Resolution) -> Law:
     """Theorem 4.1 at rate 1/t, for the law instead of the worse profile, so that add is covered as well."""
     rate = 1.0 / steps
-    return unthin(poisson(one, steps, rate, UPPER, resolution), -expm1(steps * log1p(-rate)))
+    return unthin(poisson(randomiser, steps, rate, UPPER, resolution), -expm1(steps * log1p(-rate)))
 
 
-def theorem_epsilon(one: Randomiser, steps: int, delta: float, resolution: hs.Resolution) -> float:
+def theorem_epsilon(randomiser: Randomiser, steps: int, delta: float, resolution: hs.Resolution) -> float:
     """Theorem 3.2 with (eps0, delta0, delta') chosen well; the local epsilon where the theorem says nothing.
 
     The proof of docs/theory/allocation.md needs of the ratios only that ``E (X - e^eps0)_+ <= delta0`` and covers both
     directions. With delta0 = 0 the ratios are bounded by ``e^eps0`` themselves.
     """
-    step = one.law(UPPER, resolution)
-    found = epsilon_of(step, delta / 2.0) if one.log_largest == inf else one.log_largest
+    step = randomiser.law(UPPER, resolution)
+    epsilon = epsilon_of(step, delta / 2.0) if randomiser.log_largest == inf else randomiser.log_largest
     tried: list[tuple[float, float]] = []
     for share in BAD_EVENT_SHARES:
-        bad_event, delta0, eps0 = share * delta, 0.0, one.log_largest
+        bad_event, delta0, eps0 = share * delta, 0.0, randomiser.log_largest
         if eps0 == inf:
             bad_event, delta0 = 0.5 * share * delta, 0.5 * share * delta / steps
             eps0 = smallest_epsilon(lambda at: law_delta(step, at, hs.Direction.REMOVE), delta0, UPPER)
@@ -182,14 +182,16 @@ def theorem_epsilon(one: Randomiser, steps: int, delta: float, resolution: hs.Re
             tried.append((1.0 / (steps * (1.0 - gamma)) * (1.0 + 1e-12), delta - bad_event - steps * delta0))
     for rate, left in tried:
         if rate < 1.0:
-            found = min(found, epsilon_of(poisson(one, steps, rate, UPPER, resolution), left * (1.0 - 1e-12)))
-    return found
+            epsilon = min(
+                epsilon, epsilon_of(poisson(randomiser, steps, rate, UPPER, resolution), left * (1.0 - 1e-12))
+            )
+    return epsilon
 
 
 # --- Theorem 4.6 ------------------------------------------------------------------------------------------------------
 
 
-def log_average_moments(one: Randomiser, steps: int, largest: int) -> Array:
+def log_average_moments(randomiser: Randomiser, steps: int, largest: int) -> Array:
     """``log E ((X_1 + ... + X_t) / t)^r`` for r = 0 to ``largest``: the coefficients of a power of one series.
 
     The paper's sum over partitions says the same and has exponentially many terms. Here every term is positive, so
@@ -197,7 +199,7 @@ def log_average_moments(one: Randomiser, steps: int, largest: int) -> Array:
     """
     orders = np.arange(largest + 1.0)
     factorial = gammaln(orders + 1.0)
-    step = one.log_moment(orders) - factorial
+    step = randomiser.log_moment(orders) - factorial
     total, doubled, left = None, step, steps
     while left:
         if left & 1:
@@ -214,14 +216,14 @@ def _product(a: Array, b: Array) -> Array:
     return np.array([logsumexp(a[: i + 1] + b[i::-1]) for i in range(a.size)])
 
 
-def renyi_epsilon(one: Randomiser, steps: int, delta: float, largest: int, resolution: hs.Resolution) -> float:
+def renyi_epsilon(randomiser: Randomiser, steps: int, delta: float, largest: int, resolution: hs.Resolution) -> float:
     """Lemma 2.4 at the best integer order from 2 to ``largest``: Theorem 4.6 for remove, the upper law for add.
 
     The paper has no moments of the add direction. ``x^(1-a)`` is convex, so an upper law bounds ``E X^(1-a)``.
     """
     orders = np.arange(2.0, largest + 1.0)
-    remove = log_average_moments(one, steps, largest)[2:] + MOMENT_ROUNDING
-    add = _log_negative_moments(direct(one, steps, UPPER, resolution), orders - 1.0)
+    remove = log_average_moments(randomiser, steps, largest)[2:] + MOMENT_ROUNDING
+    add = _log_negative_moments(direct(randomiser, steps, UPPER, resolution), orders - 1.0)
     return max(_best_order(orders, moments, delta)[0] for moments in (remove, add))
 
 
@@ -229,9 +231,9 @@ def _log_negative_moments(law: Law, orders: Array) -> Array:
     if law.floor <= 0.0:
         return np.full(orders.size, inf)
     with np.errstate(divide="ignore"):
-        found = logsumexp(np.log(law.mass) - orders[:, None] * np.log(law.support), axis=1)
+        log_moments = logsumexp(np.log(law.mass) - orders[:, None] * np.log(law.support), axis=1)
     moved = 1.0 - law.place_error * orders
-    return np.asarray(found - log1p(-law.mass_error) - np.log(moved) + MOMENT_ROUNDING)
+    return np.asarray(log_moments - log1p(-law.mass_error) - np.log(moved) + MOMENT_ROUNDING)
 
 
 def epsilons_of_orders(orders: Array, log_moments: Array, delta: float) -> Array:
@@ -242,22 +244,28 @@ def epsilons_of_orders(orders: Array, log_moments: Array, delta: float) -> Array
 
 
 def _best_order(orders: Array, log_moments: Array, delta: float) -> tuple[float, float]:
-    found = epsilons_of_orders(orders, log_moments, delta)
-    place = int(np.argmin(found))
-    return max(float(found[place]), 0.0), float(orders[place])
+    epsilons = epsilons_of_orders(orders, log_moments, delta)
+    place = int(np.argmin(epsilons))
+    return max(float(epsilons[place]), 0.0), float(orders[place])
 
 
 METHODS: dict[str, Callable[[Randomiser, int, float, hs.Resolution], float]] = {
-    "local": lambda one, steps, delta, resolution: epsilon_of(one.law(UPPER, resolution), delta),
+    "local": lambda randomiser, steps, delta, resolution: epsilon_of(randomiser.law(UPPER, resolution), delta),
     "theorem_3_2": theorem_epsilon,
-    "decomposition": lambda one, steps, delta, resolution: epsilon_of(decomposition(one, steps, resolution), delta),
-    "renyi_2_to_60": lambda one, steps, delta, resolution: renyi_epsilon(one, steps, delta, 60, resolution),
-    "poisson": lambda one, steps, delta, resolution: epsilon_of(
-        poisson(one, steps, 1.0 / steps, UPPER, resolution), delta
+    "decomposition": lambda randomiser, steps, delta, resolution: epsilon_of(
+        decomposition(randomiser, steps, resolution), delta
     ),
-    "direct_upper": lambda one, steps, delta, resolution: epsilon_of(direct(one, steps, UPPER, resolution), delta),
-    "direct_lower": lambda one, steps, delta, resolution: epsilon_of(
-        direct(one, steps, hs.Side.LOWER, resolution), delta
+    "renyi_2_to_60": lambda randomiser, steps, delta, resolution: renyi_epsilon(
+        randomiser, steps, delta, 60, resolution
+    ),
+    "poisson": lambda randomiser, steps, delta, resolution: epsilon_of(
+        poisson(randomiser, steps, 1.0 / steps, UPPER, resolution), delta
+    ),
+    "direct_upper": lambda randomiser, steps, delta, resolution: epsilon_of(
+        direct(randomiser, steps, UPPER, resolution), delta
+    ),
+    "direct_lower": lambda randomiser, steps, delta, resolution: epsilon_of(
+        direct(randomiser, steps, hs.Side.LOWER, resolution), delta
     ),
 }
 """Curves of the figure, by the name of their column. All but ``poisson`` are about 1-of-t allocation."""

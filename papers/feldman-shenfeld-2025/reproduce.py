@@ -268,7 +268,7 @@ def one_step_checks(output: Output) -> list[Check]:
     of_coin = {side: precise(coin, "direct", output, side) for side in hs.Side}
     inner = log1p(0.5 * expm1(1.0))
     formula = {
-        direction: {side: one.profiles[direction](inner) / 0.5 for side, one in of_coin.items()}
+        direction: {side: bound.profiles[direction](inner) / 0.5 for side, bound in of_coin.items()}
         for direction in hs.Direction
     }
     worse = {side: max(formula[direction][side] for direction in hs.Direction) for side in hs.Side}
@@ -293,7 +293,7 @@ def one_step_checks(output: Output) -> list[Check]:
 def worse_direction_checks(output: Output) -> list[Check]:
     """Theorem 4.1 beyond one step: which direction is the worse one decides whether it holds."""
     odds, steps, rate, level = 10, 2, Fraction(1, 2), 6
-    truth, formula = (max(one) for one in randomised_response(odds, steps, rate, level))
+    truth, formula = (max(both) for both in randomised_response(odds, steps, rate, level))
     ratios: Ratios = {side: [] for side in hs.Side}
     for bins in (2, 4, 10):
         for sigma in (0.3, 0.5, 1.0, 2.0):
@@ -330,9 +330,9 @@ def randomised_response(
     for signs in product((True, False), repeat=steps):
         ratios = [Fraction(odds) if sign else Fraction(1, odds) for sign in signs]
         chance = Fraction(prod(1 if sign else odds for sign in signs), (1 + odds) ** steps)
-        one, all_coins = sum(ratios) / steps, prod(1 - rate + rate * ratio for ratio in ratios)
-        true[0] += chance * max(one - level, Fraction(0))
-        true[1] += chance * max(1 - level * one, Fraction(0))
+        mean, all_coins = sum(ratios) / steps, prod(1 - rate + rate * ratio for ratio in ratios)
+        true[0] += chance * max(mean - level, Fraction(0))
+        true[1] += chance * max(1 - level * mean, Fraction(0))
         formula[0] += chance * max(all_coins - inner, Fraction(0)) / visited
         formula[1] += chance * max(1 - inner * all_coins, Fraction(0)) / visited
     return (true[0], true[1]), (formula[0], formula[1])

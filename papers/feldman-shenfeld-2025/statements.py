@@ -35,14 +35,14 @@ def capped(steps: int, rate: Fraction, most: int, first: bool) -> Participations
     Those that count are the first ones or a uniformly random subset: the corollary does not say which, its proof uses
     the second.
     """
-    found: Participations = {}
+    chances: Participations = {}
     for coins in product((0, 1), repeat=steps):
         sampled = [step for step, coin in enumerate(coins) if coin]
         chance = prod(rate if coin else 1 - rate for coin in coins)
         kept = [tuple(sampled[:most])] if first else [tuple(s) for s in _subsets(sampled, most)]
-        for one in kept:
-            found[one] = found.get(one, Fraction(0)) + chance / len(kept)
-    return found
+        for participations in kept:
+            chances[participations] = chances.get(participations, Fraction(0)) + chance / len(kept)
+    return chances
 
 
 def _subsets(sampled: list[int], most: int) -> list[list[int]]:
@@ -50,7 +50,7 @@ def _subsets(sampled: list[int], most: int) -> list[list[int]]:
     if len(sampled) <= most:
         return [sampled]
     return [
-        [one for one, keep in zip(sampled, chosen, strict=True) if keep]
+        [step for step, keep in zip(sampled, chosen, strict=True) if keep]
         for chosen in product((False, True), repeat=len(sampled))
         if sum(chosen) == most
     ]
@@ -87,27 +87,29 @@ def corollary_checks(output: Output) -> list[Check]:
     what = f"largest delta of capped/uncapped Poisson, odds {ODDS} : 1, t={STEPS}, rate {rate}, caps 1 to {STEPS - 1}"
     checks = [judge(f"Corollary 4.5: {what}", "<=", "1", upper=float(largest), lower=float(largest))]
     steps, delta, resolution = 1000, 1e-6, hs.Resolution(96, 1e-6)
-    for one in (RandomisedResponse(3.0), Laplace(1.0), Gaussian(1.0)):
+    for randomiser in (RandomisedResponse(3.0), Laplace(1.0), Gaussian(1.0)):
         output.deadline.tick()
-        ours = {side: epsilon_of(capped_at_one(one, steps, side, resolution), delta) for side in hs.Side}
-        theirs = {side: epsilon_of(poisson(one, steps, 1.0 / steps, side, resolution), delta) for side in hs.Side}
-        what = f"eps({delta:g}), t={steps}, rate 1/t, capped at 1 participation over uncapped, {one.name}"
+        ours = {side: epsilon_of(capped_at_one(randomiser, steps, side, resolution), delta) for side in hs.Side}
+        theirs = {
+            side: epsilon_of(poisson(randomiser, steps, 1.0 / steps, side, resolution), delta) for side in hs.Side
+        }
+        what = f"eps({delta:g}), t={steps}, rate 1/t, capped at 1 participation over uncapped, {randomiser.name}"
         upper, lower = ours[UPPER] / theirs[LOWER], ours[LOWER] / theirs[UPPER]
         checks.append(judge(f"Corollary 4.5: {what}", "<=", "1", upper=upper, lower=lower))
     return checks
 
 
-def capped_at_one(one: Randomiser, steps: int, side: hs.Side, resolution: hs.Resolution) -> Law:
+def capped_at_one(randomiser: Randomiser, steps: int, side: hs.Side, resolution: hs.Resolution) -> Law:
     """Poisson sampling at rate 1/t of which at most one sampled step, any of them, counts: an allocation or nothing."""
     visited = -expm1(steps * log1p(-1.0 / steps))
-    return thin(average(one.law(side, resolution), steps, resolution), visited)
+    return thin(average(randomiser.law(side, resolution), steps, resolution), visited)
 
 
 # --- Lemma D.1 --------------------------------------------------------------------------------------------------------
 
 
 def simulated(
-    one: Randomiser, steps: int, epsilon: float, samples: int, rng: np.random.Generator
+    randomiser: Randomiser, steps: int, epsilon: float, samples: int, rng: np.random.Generator
 ) -> tuple[float, float]:
     """An interval for the remove direction's delta, by the paper's advice in footnote 11: means of [0, 1] variables.
 
@@ -117,7 +119,7 @@ def simulated(
     values = []
     for first in range(0, samples, BATCH):
         shape = (min(BATCH, samples - first), steps)
-        ratios = _log_ratios(one, rng, shape)
+        ratios = _log_ratios(randomiser, rng, shape)
         largest = ratios.max(axis=1, keepdims=True)
         logs = np.log(np.mean(np.exp(ratios - largest), axis=1)) + largest[:, 0]
         values.append(-np.expm1(np.minimum(epsilon - logs, 0.0)))
@@ -128,19 +130,19 @@ def simulated(
     return max(mean - room, 0.0), min(mean + room, 1.0)
 
 
-def _log_ratios(one: Randomiser, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def _log_ratios(randomiser: Randomiser, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """``log X`` of every step, the element being in the first."""
     shift = np.zeros(shape)
     shift[:, 0] = 1.0
-    if isinstance(one, Gaussian):
-        outputs = shift + one.sigma * rng.standard_normal(shape)
-        return np.asarray((2.0 * outputs - 1.0) / (2.0 * one.sigma**2))
-    if isinstance(one, Laplace):
-        outputs = shift + rng.laplace(scale=one.scale, size=shape)
-        return np.asarray((np.abs(outputs) - np.abs(outputs - 1.0)) / one.scale)
-    assert isinstance(one, RandomisedResponse)
-    says_yes = rng.random(shape) < np.where(shift > 0.0, one.odds, 1.0) / (1.0 + one.odds)
-    return np.asarray(np.where(says_yes, log(one.odds), -log(one.odds)))
+    if isinstance(randomiser, Gaussian):
+        outputs = shift + randomiser.sigma * rng.standard_normal(shape)
+        return np.asarray((2.0 * outputs - 1.0) / (2.0 * randomiser.sigma**2))
+    if isinstance(randomiser, Laplace):
+        outputs = shift + rng.laplace(scale=randomiser.scale, size=shape)
+        return np.asarray((np.abs(outputs) - np.abs(outputs - 1.0)) / randomiser.scale)
+    assert isinstance(randomiser, RandomisedResponse)
+    says_yes = rng.random(shape) < np.where(shift > 0.0, randomiser.odds, 1.0) / (1.0 + randomiser.odds)
+    return np.asarray(np.where(says_yes, log(randomiser.odds), -log(randomiser.odds)))
 
 
 def log_normal_delta(sigma: float, steps: int, epsilon: float) -> float:
@@ -158,17 +160,18 @@ def lemma_checks(output: Output, samples: int = SAMPLES) -> list[Check]:
         (Laplace(0.5), 10, 0.5),
         (RandomisedResponse(5.0), 10, 0.3),
     ]
-    for one, steps, epsilon in cases:
-        low, high = simulated(one, steps, epsilon, samples, rng)
+    for randomiser, steps, epsilon in cases:
+        low, high = simulated(randomiser, steps, epsilon, samples, rng)
         output.deadline.tick()
         lower, upper = (
-            law_delta(direct(one, steps, side, resolution), epsilon, hs.Direction.REMOVE) for side in (LOWER, UPPER)
+            law_delta(direct(randomiser, steps, side, resolution), epsilon, hs.Direction.REMOVE)
+            for side in (LOWER, UPPER)
         )
         note = f"simulated [{low:.4g}, {high:.4g}], failing with probability {FAILURE:g}"
         note += f"; direct [{lower:.6g}, {upper:.6g}]"
-        if isinstance(one, Gaussian):
-            note += f"; the log-normal approximation says {log_normal_delta(one.sigma, steps, epsilon):.4g}"
-        what = f"Lemma D.1 simulated: delta({epsilon:g}), t={steps}, {one.name}"
+        if isinstance(randomiser, Gaussian):
+            note += f"; the log-normal approximation says {log_normal_delta(randomiser.sigma, steps, epsilon):.4g}"
+        what = f"Lemma D.1 simulated: delta({epsilon:g}), t={steps}, {randomiser.name}"
         inside = low <= upper and lower <= high
         checks.append(Check(what, "~", 0.5 * (low + high), upper, inside, note))
     return checks

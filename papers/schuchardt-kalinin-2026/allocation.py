@@ -44,12 +44,12 @@ def profiles_as_published(pair: BinMixture, settings: hs.Settings) -> Mapping[hs
     spent = 0.5 * settings.resolution.smallest_delta
     shares = paper_shares(pair.matrix.rows, pair.bins, pair.epochs)
     tries = dict.fromkeys(hs.Direction, np.array([spent]))
-    found: dict[hs.Direction, Profile] = {}
+    profiles: dict[hs.Direction, Profile] = {}
     for direction, tails in tail_bounds(means, noise, pair.rounding, levelled, rows, tries, shares, tick).items():
         largest = largest_of_each_epoch(pair.bins, tails[0])
         law = composed_law(levelled.values, largest, 1, noise, BLOCKS, settings.resolution, tick)
-        found[direction] = _profile(law, direction, spent)
-    return found
+        profiles[direction] = _profile(law, direction, spent)
+    return profiles
 
 
 def _profile(law: Law, direction: hs.Direction, spent: float) -> Profile:

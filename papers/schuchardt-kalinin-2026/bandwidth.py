@@ -35,7 +35,7 @@ def bandwidth_figure(output: Output, widths: Sequence[int] = WIDTHS, seconds: fl
     panels = {}
     checks: list[Check] = []
     for letter, (strategy, sigma) in CASES.items():
-        found = [
+        by_width = [
             output.kept.value(
                 f"bandwidth {strategy} {sigma:g} {width} {seconds:g}",
                 lambda at=(strategy, sigma, width): of_width(*at, seconds, output),
@@ -52,7 +52,7 @@ def bandwidth_figure(output: Output, widths: Sequence[int] = WIDTHS, seconds: fl
         curves = {
             Curve(
                 column=key, label=label, mechanism=run, method="as printed", style=styles.get(key, {"marker": "."})
-            ): [one[key] for one in found]
+            ): [row[key] for row in by_width]
             for key, label in columns.items()
         }
         axes = Axes(
@@ -64,18 +64,18 @@ def bandwidth_figure(output: Output, widths: Sequence[int] = WIDTHS, seconds: fl
             ticks=(1, 2, 5, 10, 25),
         )
         panels[letter] = (Series(list(widths), curves), axes)
-        best = min(range(len(widths)), key=lambda place: found[place]["best"])
-        least, largest = found[best], [one["largest_order"] for one in found]
+        best = min(range(len(widths)), key=lambda place: by_width[place]["best"])
+        least, largest = by_width[best], [row["largest_order"] for row in by_width]
         output.lines += [
             f"{strategy}, sigma = {sigma:g}: least epsilon {least['best']:.4g} at p = {widths[best]} by order "
-            f"{least['order']:g}; by order 2 alone from {found[0]['order_2']:.4g} to {found[-1]['order_2']:.4g}",
+            f"{least['order']:g}; by order 2 alone from {by_width[0]['order_2']:.4g} to {by_width[-1]['order_2']:.4g}",
             "  largest order: " + ", ".join(f"{a:g} at p = {p}" for a, p in zip(largest, widths, strict=True)),
         ]
-        where = f"{strategy}, sigma={sigma:g} (eps {found[best]['best']:.3g})"
-        if found[best]["best"] < 1.0:
+        where = f"{strategy}, sigma={sigma:g} (eps {by_width[best]['best']:.3g})"
+        if by_width[best]["best"] < 1.0:
             what = f"B.1: the best effective bandwidth at small eps, {where}"
             checks.append(Check(what, "<=", 5, widths[best], widths[best] <= 5, f"order {least['order']:g}"))
-        widest = max(width for width, one in zip(widths, found, strict=True) if one["largest_order"] >= 2)
+        widest = max(width for width, row in zip(widths, by_width, strict=True) if row["largest_order"] >= 2)
         checks.append(Check(f"B.1: order 2 is affordable up to p, {where}", ">=", 25, widest, widest >= 25))
     publish_panels(output, "bandwidth", panels, columns=2)
     output.checks("bandwidth-verdicts", checks)
@@ -148,7 +148,7 @@ def library_epsilon(run: Any, output: Output) -> float:
     tries = dict.fromkeys(Direction, np.array([0.5 * DELTA]))
     tick, noise = output.deadline.tick, pair.noise_multiplier
     bounds = tail_bounds(means, noise, pair.rounding, levelled, rows, tries, shares, tick)
-    found = []
+    epsilons = []
     for direction, tails in bounds.items():
         largest = largest_of_each_epoch(pair.bins, tails[0])
         weights = largest - np.append(largest[:, 1:], np.zeros((rows.size, 1)), axis=1)
@@ -180,8 +180,8 @@ def library_epsilon(run: Any, output: Output) -> float:
         def delta_at(epsilon: float, half: Any = half) -> float:
             return float(half.get_delta_for_epsilon(epsilon)) + 0.5 * DELTA
 
-        found.append(smallest_epsilon(delta_at, DELTA, UPPER))
-    return max(found)
+        epsilons.append(smallest_epsilon(delta_at, DELTA, UPPER))
+    return max(epsilons)
 
 
 def support(law: Any) -> int:

@@ -31,12 +31,12 @@ def gram(bins: int, bands: int) -> Any:
 
 def seconds(work: Callable[[], object]) -> float:
     """Processor time of one run."""
-    found = []
+    times = []
     for _ in range(REPEATS):
         started = time.process_time()
         work()
-        found.append(time.process_time() - started)
-    return min(found)
+        times.append(time.process_time() - started)
+    return min(times)
 
 
 def peak(work: Callable[[], object]) -> float:

@@ -46,7 +46,7 @@ CONTESTS: dict[str, tuple[str, int, int]] = {
 
 def methods(output: Output, points: int = len(EPSILONS), contests: Sequence[str] = ()) -> None:
     """The noise multiplier that each of the older methods certifies for epsilon, and the one that needs the least."""
-    found: list[tuple[str, str, str, dict[str, float]]] = []
+    rows: list[tuple[str, str, str, dict[str, float]]] = []
     for name in contests or CONTESTS:
         strategy, bins, epochs = CONTESTS[name]
         run = partial(mechanism, STRATEGIES[strategy], bins, epochs)
@@ -61,11 +61,11 @@ def methods(output: Output, points: int = len(EPSILONS), contests: Sequence[str]
             at = {column: values[i] for column, values in needed.items() if not isnan(values[i])}
             uppers = [column for column in at if column.endswith("_upper")]
             winner = min(uppers, key=lambda column: at[column]).removesuffix("_upper")
-            found.append((name, f"{epsilon:g}", winner, at))
-    columns = list(dict.fromkeys(column for *_, at in found for column in at))
+            rows.append((name, f"{epsilon:g}", winner, at))
+    columns = list(dict.fromkeys(column for *_, at in rows for column in at))
     header = ["mechanism", "epsilon", "least_noise", *columns]
-    output.table("methods", header, [[*row, *(at.get(column, "") for column in columns)] for *row, at in found])
-    shown = [[*row, *(f"{at[column]:.4g}" if column in at else "" for column in columns)] for *row, at in found]
+    output.table("methods", header, [[*row, *(at.get(column, "") for column in columns)] for *row, at in rows])
+    shown = [[*row, *(f"{at[column]:.4g}" if column in at else "" for column in columns)] for *row, at in rows]
     widths = [max(len(row[i]) for row in [header, *shown]) for i in range(len(header))]
     for row in [header, *shown]:
         output.lines.append("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
@@ -171,8 +171,8 @@ def gaps(output: Output, points: int = GAP_POINTS, cases: Sequence[str] = ()) ->
     the two. Where an accountant has both sides, also with its own lower bound.
     """
     epsilons = np.geomspace(LEAST, MOST, points).tolist()
-    found_by_case = {case: places_of(case, epsilons, output) for case in cases or CASES}
-    places = [place for found in found_by_case.values() for place in found]
+    places_by_case = {case: places_of(case, epsilons, output) for case in cases or CASES}
+    places = [place for places in places_by_case.values() for place in places]
     header = ["case", "comparison_epsilon", "sigma", "method", "lower", "upper", "gap", "excess"]
     output.table("gaps", header, [row for place in places for row in rows_of(place)])
     axes = {
@@ -183,8 +183,8 @@ def gaps(output: Output, points: int = GAP_POINTS, cases: Sequence[str] = ()) ->
         "top": 30.0,
     }
     panels = {
-        ascii_lowercase[i]: (gap_series(case, found), Axes(title=case, ticks=epsilons, bottom=1e-6, **axes))
-        for i, (case, found) in enumerate(found_by_case.items())
+        ascii_lowercase[i]: (gap_series(case, places), Axes(title=case, ticks=epsilons, bottom=1e-6, **axes))
+        for i, (case, places) in enumerate(places_by_case.items())
     }
     publish_panels(output, "gaps", panels)
     output.lines += markdown(places)
@@ -213,10 +213,10 @@ def places_of(case: str, epsilons: Sequence[float], output: Output) -> list[Plac
     line = titled(run, f"{REFERENCE}_upper", method=REFERENCE)
     starts = [2.0 * sqrt(epochs / epsilon) for epsilon in epsilons]
     sigmas = noise_needed(line, epsilons, starts, output)
-    found = {**deterministic_at(run, sigmas, output), **monte_carlo_band(run, sigmas, output)}
+    bounds = {**deterministic_at(run, sigmas, output), **monte_carlo_band(run, sigmas, output)}
 
     def of_side(side: hs.Side, i: int) -> dict[str, float]:
-        return {curve.method: values[i] for curve, values in found.items() if curve.side is side and values[i] > 0.0}
+        return {curve.method: values[i] for curve, values in bounds.items() if curve.side is side and values[i] > 0.0}
 
     return [
         Place(case, epsilon, sigma, of_side(LOWER, i), of_side(UPPER, i))
@@ -256,7 +256,7 @@ def gap_series(case: str, places: Sequence[Place]) -> Series:
 
 def markdown(places: Sequence[Place]) -> list[str]:
     """The table of the README: the best deterministic bounds, their gap and the excess of upper bounds, in percent."""
-    deterministic = [name for name, one in ACCOUNTANTS.items() if one.kind is hs.Kind.DETERMINISTIC]
+    deterministic = [name for name, method in ACCOUNTANTS.items() if method.kind is hs.Kind.DETERMINISTIC]
     methods = [name for name in ACCOUNTANTS if name != "gaussian" and any(name in place.upper for place in places)]
     lines = [
         f"| case | sigma | lower | upper | gap | {' | '.join(methods)} |",

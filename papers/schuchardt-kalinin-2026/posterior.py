@@ -138,7 +138,7 @@ def allocations(pair: BinMixture, steps: Sequence[int], options: str, failure: f
     spread = np.array([1.0 / (epochs * bins), 1.0 / epochs, 1.0]) * failure / (bins - 1)
     union, epoch, overall = top_posterior(pair, steps, options, spread.tolist())
     of_step = (np.array(steps) - 1) // bins
-    per_epoch = np.array([epoch[of_step == one].max() for one in of_step])
+    per_epoch = np.array([epoch[of_step == number].max() for number in of_step])
     return {
         "union_upper": union,
         "epoch_max_from_1": per_epoch,

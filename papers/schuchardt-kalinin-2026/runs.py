@@ -198,12 +198,12 @@ def deterministic_at(
     run: Run, places: Sequence[float], output: Output, without: Sequence[str] = ()
 ) -> dict[Curve, list[float]]:
     """epsilon at every place by every side of the deterministic accountants; nan where there is no bound."""
-    found = {
+    by_curve = {
         curve: [epsilon_of(curve, place, output) for place in places]
         for curve in registered_curves(run, places[0])
         if curve.method not in without
     }
-    return {curve: [value if np.isfinite(value) else nan for value in values] for curve, values in found.items()}
+    return {curve: [value if np.isfinite(value) else nan for value in values] for curve, values in by_curve.items()}
 
 
 def epsilon_of(curve: Curve, sigma: float, output: Output) -> float:
@@ -240,12 +240,12 @@ def monte_carlo_band(run: Run, places: Sequence[float], output: Output) -> dict[
     """
     ends: dict[hs.Side, list[float]] = {UPPER: [], LOWER: []}
     for number, place in enumerate(places):
-        found = output.kept.value(
+        bounds = output.kept.value(
             f"monte_carlo {number} of {len(places)} {run(place).model_dump_json()}",
             lambda number=number, place=place: sampled(run(place), number, len(places), output),
         )
         for side, values in ends.items():
-            values.append(found[side.value])
+            values.append(bounds[side.value])
     return {
         titled(run, f"monte_carlo_{side.value}", method="monte_carlo", side=side): values
         for side, values in ends.items()
@@ -262,10 +262,10 @@ def sampled(run: hs.Mechanism, number: int, places: int, output: Output) -> dict
     ends = {}
     for side in (UPPER, LOWER):
         try:
-            found = hs.bound(run, "monte_carlo", side=side, settings=settings).epsilon(DELTA)
+            epsilon = hs.bound(run, "monte_carlo", side=side, settings=settings).epsilon(DELTA)
         except BudgetExceededError:
-            found = nan
-        ends[side.value] = found if np.isfinite(found) else nan
+            epsilon = nan
+        ends[side.value] = epsilon if np.isfinite(epsilon) else nan
     return ends
 
 
@@ -273,10 +273,10 @@ def registered_curves(run: Run, sigma: float) -> list[Curve]:
     """One curve for each side of each deterministic accountant that covers the pair."""
     pair = dominating_pair(run(sigma))
     return [
-        titled(run, f"{one.name}_{side.value}", method=one.name, side=side)
-        for one in ACCOUNTANTS.values()
-        for side in one.sides
-        if one.kind is hs.Kind.DETERMINISTIC and one.why_not(pair, side) is None
+        titled(run, f"{method.name}_{side.value}", method=method.name, side=side)
+        for method in ACCOUNTANTS.values()
+        for side in method.sides
+        if method.kind is hs.Kind.DETERMINISTIC and method.why_not(pair, side) is None
     ]
 
 
@@ -290,8 +290,8 @@ def paper_epsilon(run: hs.Mechanism, output: Output) -> float:
     """epsilon by conditional composition with the paper's allocation of failure probability, which proves nothing."""
     settings = hs.Settings(hs.Resolution(PLOT_NODES, DELTA), output.deadline)
     profiles = profiles_as_published(dominating_pair(run), settings)
-    found = smallest_epsilon(lambda epsilon: max(one(epsilon) for one in profiles.values()), DELTA, UPPER)
-    return found if np.isfinite(found) else nan
+    epsilon = smallest_epsilon(lambda epsilon: max(profile(epsilon) for profile in profiles.values()), DELTA, UPPER)
+    return epsilon if np.isfinite(epsilon) else nan
 
 
 def printed_renyi(run: hs.Mechanism, output: Output) -> tuple[float, float]:
@@ -307,8 +307,8 @@ def printed_renyi(run: hs.Mechanism, output: Output) -> tuple[float, float]:
         orders = np.arange(2.0, LARGEST_PRINTED_ORDER + 1.0)
         moments = algorithm_1(scaled, 1, LARGEST_PRINTED_ORDER)
     else:
-        found = remove_moments(pair, hs.Settings(hs.Resolution(PLOT_NODES, DELTA), steady(output).deadline))
-        orders, moments = found.orders, found.values
+        remove = remove_moments(pair, hs.Settings(hs.Resolution(PLOT_NODES, DELTA), steady(output).deadline))
+        orders, moments = remove.orders, remove.values
     return printed_epsilons(moments, orders, add_divergence(scaled, orders), DELTA)
 
 
