@@ -79,11 +79,11 @@ def keep_colons(app: Sphinx, what: str, name: str, member: object, options: obje
 def relinked(text: str, read: Path, written: Path) -> str:
     """A page that moves: links to a README lead to its page in the gallery, and those to folders are dropped."""
 
-    def link(found: re.Match[str]) -> str:
-        label, target, anchor = found.groups()
+    def link(match: re.Match[str]) -> str:
+        label, target, anchor = match.groups()
         place = (read.parent / target).resolve()
         if not place.exists():
-            return found[0]
+            return match[0]
         if place.is_dir():
             return str(label.strip("[]"))
         return f"{label}({os.path.relpath(GALLERY.get(place, place), written.parent)}{anchor or ''})"
@@ -97,7 +97,7 @@ def write_gallery(app: Sphinx) -> None:
         shutil.rmtree(DOCS / folder, ignore_errors=True)
     for readme, page in GALLERY.items():
         figures = sorted((ROOT / "reproduced" / page.stem).glob("*.png"))
-        shown = "".join(f"\n![{one.stem}]({os.path.relpath(one, page.parent)})\n" for one in figures)
+        shown = "".join(f"\n![{figure.stem}]({os.path.relpath(figure, page.parent)})\n" for figure in figures)
         page.parent.mkdir(exist_ok=True)
         page.write_text(relinked(readme.read_text(), readme, page) + shown)
 

@@ -43,15 +43,15 @@ def _accountants() -> str:
     ]
     lines += [f"| `{row['name']}` | {row['sides']} | {row['runs']} |" for row in listing("accountants")]
     lines += [""]
-    for one in ACCOUNTANTS.values():
+    for method in ACCOUNTANTS.values():
         lines += [
-            f"## `{one.name}`",
+            f"## `{method.name}`",
             "",
-            f"{one.summary[0].upper()}{one.summary[1:]}.",
+            f"{method.summary[0].upper()}{method.summary[1:]}.",
             "",
-            f"* Sides: {', '.join(side.value for side in one.sides)}.",
-            f"* Errs {one.errs.removeprefix('errs ')}.",
-            f"* Source: {one.reference}.",
+            f"* Sides: {', '.join(side.value for side in method.sides)}.",
+            f"* Errs {method.errs.removeprefix('errs ')}.",
+            f"* Source: {method.reference}.",
             "",
         ]
     lines += ["## Which accountant covers what", ""]

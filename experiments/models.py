@@ -46,8 +46,8 @@ def log_probabilities(scores: Reals) -> Reals:
 
 def judged(scores: Reals, labels: Reals) -> tuple[float, float]:
     """Accuracy and mean cross entropy."""
-    found = log_probabilities(scores)
-    return float((found.argmax(axis=1) == labels).mean()), float(-found[np.arange(len(labels)), labels].mean())
+    logs = log_probabilities(scores)
+    return float((logs.argmax(axis=1) == labels).mean()), float(-logs[np.arange(len(labels)), labels].mean())
 
 
 def clipped_sum(residuals: Reals, x: Reals, scale: Reals, norm: float) -> Reals:

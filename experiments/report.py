@@ -62,7 +62,7 @@ def written(values: list[float], digits: int = 4) -> str:
 
 def cells_of(experiment: Experiment, rows: list[dict[str, str]]) -> list[Cell]:
     """In the order of the experiment; cells that lack a run of any seed or learning rate are left out."""
-    found = []
+    cells = []
     all_runs = len(experiment.learning_rates) * experiment.seeds
     for plan in experiment.plans:
         for target in (f"{target:g}" for target in experiment.targets):
@@ -77,8 +77,8 @@ def cells_of(experiment: Experiment, rows: list[dict[str, str]]) -> list[Cell]:
                 best = max(runs.values(), key=lambda some: fmean(float(row["accuracy"]) for row in some))
                 accuracies = {row["seed"]: float(row["accuracy"]) for row in best}
                 losses = {row["seed"]: float(row["loss"]) for row in best}
-                found.append(Cell(plan, target, method, accuracies, losses, best[0]))
-    return found
+                cells.append(Cell(plan, target, method, accuracies, losses, best[0]))
+    return cells
 
 
 def error_of(experiment: Experiment, cell: Cell) -> float:
@@ -130,9 +130,9 @@ def comparisons(experiment: Experiment, cells: list[Cell]) -> str:
     lines = ["| plan, against | epsilon | ratio of errors | accuracy gained | sign |", "|---|---|---|---|---|"]
     by_name = {(cell.plan, cell.target): cell for cell in cells}
     verdicts = []
-    for one, other in experiment.compare:
+    for plan, other in experiment.compare:
         for target in (f"{target:g}" for target in experiment.targets):
-            first, second = by_name.get((one, target)), by_name.get((other, target))
+            first, second = by_name.get((plan, target)), by_name.get((other, target))
             if first is None or second is None:
                 continue
             seeds = sorted(first.accuracies.keys() & second.accuracies.keys(), key=int)
@@ -143,10 +143,10 @@ def comparisons(experiment: Experiment, cells: list[Cell]) -> str:
             if abs(middle) > half:
                 verdict = "as the ratio" if (ratio < 1.0) == (middle > 0.0) else "opposite"
             verdicts.append(verdict)
-            lines.append(f"| {one}, {other} | {target} | {ratio:.3f} | {written(gains)} | {verdict} |")
+            lines.append(f"| {plan}, {other} | {target} | {ratio:.3f} | {written(gains)} | {verdict} |")
     if not verdicts:
         return ""
-    counts = ", ".join(f"{verdicts.count(one)} {one}" for one in ("as the ratio", "open", "opposite"))
+    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in ("as the ratio", "open", "opposite"))
     return "\n".join(["", *lines, "", f"Signs of {len(verdicts)} comparisons: {counts}."])
 
 

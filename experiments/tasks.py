@@ -104,7 +104,7 @@ def task_of(name: str, cache: Path, plan: hs.Plan) -> Task:
     about = (name, cache, plan.data.num_examples, *sharing(plan))
     if about not in _FOUND:
         _FOUND[about] = TASKS[name](cache, plan)
-    found = _FOUND[about]
-    if len(found.y) != plan.data.num_examples:
-        sys.exit(f"The plan says num_examples = {plan.data.num_examples}, and the task {name!r} has {len(found.y)}.")
-    return found
+    task = _FOUND[about]
+    if len(task.y) != plan.data.num_examples:
+        sys.exit(f"The plan says num_examples = {plan.data.num_examples}, and the task {name!r} has {len(task.y)}.")
+    return task

@@ -80,7 +80,7 @@ class Experiment:
 
 def certificates(experiment: Experiment, name: str, target: float) -> list[hs.Certificate]:
     """One for each accountant that is asked for and has a finite bound, from files, or made and kept there."""
-    found: list[hs.Certificate] = []
+    usable: list[hs.Certificate] = []
     folder = experiment.folder / "certificates"
     for method in experiment.methods.get(name, ["best"]):
         path = folder / f"{name}-{target:g}{'' if method == 'best' else '-' + method}.json"
@@ -95,10 +95,10 @@ def certificates(experiment: Experiment, name: str, target: float) -> list[hs.Ce
         kept = hs.Certificate.load(path)
         if not kept.mechanism.is_of(experiment.plan(name).mechanism(kept.mechanism.sigma)):
             sys.exit(f"{path} is not about the plan {name!r} as it is now; delete it, and the plan's rows in runs.csv.")
-        found.append(kept)
-    if not found:
+        usable.append(kept)
+    if not usable:
         sys.exit(f"No accountant that is asked for has a finite bound for the plan {name!r} at {target:g}.")
-    return found
+    return usable
 
 
 def certified(experiment: Experiment, name: str, target: float, method: str | None) -> hs.Certificate:
@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--targets", type=float, nargs="+", help="only these epsilons, or noise multipliers")
     arguments = parser.parse_args()
     experiment = Experiment.load(arguments.experiment)
-    chosen = tuple(one for one in experiment.targets if arguments.targets is None or one in arguments.targets)
+    chosen = tuple(target for target in experiment.targets if arguments.targets is None or target in arguments.targets)
     run_all(replace(experiment, targets=chosen), arguments.cache)
 
 

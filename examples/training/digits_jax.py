@@ -39,8 +39,8 @@ def network(key: jax.Array) -> dict[str, jax.Array]:
     shapes = {"first": (3, 3, 1, 16), "second": (3, 3, 16, 32), "last": (32 * 16, 10)}
     keys = jax.random.split(key, len(shapes))
     weights = {
-        name: jax.random.normal(one, shape) / np.sqrt(np.prod(shape[:-1]))
-        for one, (name, shape) in zip(keys, shapes.items(), strict=True)
+        name: jax.random.normal(key, shape) / np.sqrt(np.prod(shape[:-1]))
+        for key, (name, shape) in zip(keys, shapes.items(), strict=True)
     }
     return weights | {f"{name} bias": jnp.zeros(shape[-1]) for name, shape in shapes.items()}
 
@@ -94,7 +94,7 @@ def main() -> None:
     arguments.out.mkdir(exist_ok=True)
     plan = hs.Plan.load(PLAN)
     training, test = digits()
-    found = []
+    points = []
     for epsilon in arguments.epsilon:
         mechanism = hs.calibrate(plan.mechanism(), epsilon=epsilon, delta=plan.target.delta)
         params = network(jax.random.key(0))  # to begin with; batches and noise are seeded by the operating system
@@ -105,20 +105,20 @@ def main() -> None:
         certificate = config.certificate(plan.target.delta)
         certificate.save(arguments.out / f"epsilon-{epsilon:g}.certificate.json")
         config.record(certificate).save(arguments.out / f"epsilon-{epsilon:g}.run.json")
-        found.append((certificate.epsilon.upper, accuracy(params, test)))
-        print(f"epsilon {found[-1][0]:.4f}  noise multiplier {mechanism.sigma:.3f}  accuracy {found[-1][1]:.3f}")
-    plot(found, arguments.out / "accuracy.png")
+        points.append((certificate.epsilon.upper, accuracy(params, test)))
+        print(f"epsilon {points[-1][0]:.4f}  noise multiplier {mechanism.sigma:.3f}  accuracy {points[-1][1]:.3f}")
+    plot(points, arguments.out / "accuracy.png")
     last = arguments.out / f"epsilon-{arguments.epsilon[-1]:g}.certificate.json"
     print(f"hockeystick verify {last}", flush=True)
     subprocess.run([sys.executable, "-m", "hockeystick", "verify", str(last)], check=True)
 
 
-def plot(found: list[tuple[float, float]], path: Path) -> None:
+def plot(points: list[tuple[float, float]], path: Path) -> None:
     """Accuracy by epsilon."""
     from matplotlib.figure import Figure
 
     axes = (figure := Figure(layout="constrained")).subplots()
-    axes.plot(*zip(*sorted(found), strict=True), "o-")
+    axes.plot(*zip(*sorted(points), strict=True), "o-")
     axes.set(xscale="log", xlabel="epsilon at delta = 1e-5", ylabel="test accuracy", ylim=(0.0, 1.0))
     figure.savefig(path)
 

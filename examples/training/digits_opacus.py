@@ -96,7 +96,7 @@ def accuracy_by_epsilon(
 ) -> None:
     """Train once for each epsilon, leave certificates, records and a plot, and verify the last certificate."""
     out.mkdir(exist_ok=True, parents=True)
-    found = []
+    points = []
     for epsilon in epsilons:
         mechanism = hs.calibrate(plan.mechanism(), epsilon=epsilon, delta=plan.target.delta)
         torch.manual_seed(0)  # the weights to begin with; batches and noise are seeded by the operating system
@@ -106,9 +106,9 @@ def accuracy_by_epsilon(
         certificate = engine.certificate(plan.target.delta)
         certificate.save(out / f"epsilon-{epsilon:g}.certificate.json")
         engine.record(certificate).save(out / f"epsilon-{epsilon:g}.run.json")
-        found.append((certificate.epsilon.upper, accuracy(model, test)))
-        print(f"epsilon {found[-1][0]:.4f}  noise multiplier {mechanism.sigma:.3f}  accuracy {found[-1][1]:.3f}")
-    finish(found, out, out / f"epsilon-{epsilons[-1]:g}.certificate.json", plan.target.delta)
+        points.append((certificate.epsilon.upper, accuracy(model, test)))
+        print(f"epsilon {points[-1][0]:.4f}  noise multiplier {mechanism.sigma:.3f}  accuracy {points[-1][1]:.3f}")
+    finish(points, out, out / f"epsilon-{epsilons[-1]:g}.certificate.json", plan.target.delta)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def main() -> None:
     arguments.out.mkdir(exist_ok=True, parents=True)
     plan = hs.Plan.load(PLAN)
     everyone, (x, y) = clients(plan.data.num_examples)
-    found = []
+    points = []
     for epsilon in arguments.epsilon:
         mechanism = hs.calibrate(plan.mechanism(), epsilon=epsilon, delta=plan.target.delta)
         run = hs.training.Run(mechanism, num_examples=len(everyone), shape=PIXELS * CLASSES + CLASSES)
@@ -83,9 +83,9 @@ def main() -> None:
         certificate.save(path)
         run.record(certificate).save(arguments.out / f"epsilon-{epsilon:g}.run.json")
         accuracy = float((probabilities(weights, x).argmax(axis=1) == y).mean())
-        found.append((certificate.epsilon.upper, accuracy))
-        print(f"epsilon {found[-1][0]:.4f}  noise multiplier {mechanism.sigma:.3f}  accuracy {accuracy:.3f}")
-    finish(found, arguments.out, path, plan.target.delta)
+        points.append((certificate.epsilon.upper, accuracy))
+        print(f"epsilon {points[-1][0]:.4f}  noise multiplier {mechanism.sigma:.3f}  accuracy {accuracy:.3f}")
+    finish(points, arguments.out, path, plan.target.delta)
 
 
 if __name__ == "__main__":

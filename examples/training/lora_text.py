@@ -47,16 +47,18 @@ def example(text: str) -> dict[str, torch.Tensor]:
 
 def docstrings() -> list[str]:
     """Docstrings of functions, classes and methods of the standard library, none twice, in a fixed order."""
-    found = set()
+    texts = set()
     for name in MODULES.split():
         module = importlib.import_module(name)
         things = [
             thing for _, thing in inspect.getmembers(module) if inspect.isroutine(thing) or inspect.isclass(thing)
         ]
-        methods = [one for thing in things if inspect.isclass(thing) for _, one in inspect.getmembers(thing)]
-        documented = [inspect.getdoc(thing) for thing in things + [one for one in methods if inspect.isroutine(one)]]
-        found |= {" ".join(text.split()) for text in documented if isinstance(text, str) and len(text) > 20}
-    return sorted(found, key=lambda text: text[::-1])
+        methods = [method for thing in things if inspect.isclass(thing) for _, method in inspect.getmembers(thing)]
+        documented = [
+            inspect.getdoc(thing) for thing in things + [method for method in methods if inspect.isroutine(method)]
+        ]
+        texts |= {" ".join(text.split()) for text in documented if isinstance(text, str) and len(text) > 20}
+    return sorted(texts, key=lambda text: text[::-1])
 
 
 def public_text() -> list[dict[str, torch.Tensor]]:

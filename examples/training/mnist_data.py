@@ -60,9 +60,9 @@ def fetch(cache: Path) -> None:
 
 def check(archive: Path) -> None:
     """Compare the checksum; raises NoDataError for another file."""
-    found = hashlib.sha256(archive.read_bytes()).hexdigest()
-    if found != SHA256:
-        raise NoDataError(f"{archive} has the SHA-256 {found}, not {SHA256}: delete it, and fetch it again.")
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if digest != SHA256:
+        raise NoDataError(f"{archive} has the SHA-256 {digest}, not {SHA256}: delete it, and fetch it again.")
 
 
 def unpacked(archive: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 
-def finish(found: list[tuple[float, float]], out: Path, certificate: Path, delta: float) -> None:
+def finish(points: list[tuple[float, float]], out: Path, certificate: Path, delta: float) -> None:
     """Plot pairs of epsilon and accuracy, and verify a certificate as its reader would."""
     from matplotlib.figure import Figure
 
     axes = (figure := Figure(layout="constrained")).subplots()
-    axes.plot(*zip(*sorted(found), strict=True), "o-")
+    axes.plot(*zip(*sorted(points), strict=True), "o-")
     axes.set(xscale="log", xlabel=f"epsilon at delta = {delta:g}", ylabel="test accuracy", ylim=(0.0, 1.0))
     figure.savefig(out / "accuracy.png")
     print(f"hockeystick verify {certificate}", flush=True)
