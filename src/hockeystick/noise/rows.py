@@ -179,14 +179,14 @@ class Replayed(Held):
         self.size = size
 
     def row(self, step: int, fill: Draws, out: Reals | None) -> Reals:
-        found = np.empty(self.size, self.solver.solved().dtype) if out is None else out
+        row = np.empty(self.size, self.solver.solved().dtype) if out is None else out
 
         def work(start: int, stop: int) -> None:
             alone = self.solver.resized(stop - start)
-            found[start:stop] = alone.only(step, fill.moved(start))
+            row[start:stop] = alone.only(step, fill.moved(start))
 
         over_columns(work, self.size)
-        return found
+        return row
 
     def state(self) -> dict[str, Any]:
         return {}

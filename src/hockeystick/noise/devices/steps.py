@@ -60,17 +60,17 @@ class Kernels:
             with torch.cuda.device_of(self._flags):  # Triton runs kernels on the current device
                 for launch in launches:
                     launch()
-            found = int(self._flags[0])
-            if found <= self._capacity:
+            flags = int(self._flags[0])
+            if flags <= self._capacity:
                 return sorted(
                     {
                         (lane >> 8) + 64 * j
-                        for lane in self._flags[1 : found + 1].tolist()
+                        for lane in self._flags[1 : flags + 1].tolist()
                         for j in range(8)
                         if lane >> j & 1
                     }
                 )
-            self._room(2 * found)
+            self._room(2 * flags)
 
     def draw(
         self, kernel: Any, target: Any, tensors: Sequence[Any], whole: Sequence[int], draws: Draws, row: int

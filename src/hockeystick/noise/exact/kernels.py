@@ -37,11 +37,11 @@ class Coefficients(NamedTuple):
 @njit(cache=True, nogil=True)
 def beyond(z: Floats, end: float) -> int:
     """How many of these numbers are larger than ``end`` in absolute value."""
-    found = 0
+    count = 0
     for row in range(z.shape[0]):
         for k in range(z.shape[1]):
-            found += abs(z[row, k]) > end
-    return found
+            count += abs(z[row, k]) > end
+    return count
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -190,13 +190,13 @@ def average(
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def round_off(row: Floats, over: float, doubt: float, out: Integers) -> int:
     """Overwrite ``out`` with ``floor(over row + 1/2)``; returns how many of them are not certain."""
-    found, room = 0, 0.5 - doubt
+    uncertain, room = 0, 0.5 - doubt
     for k in range(row.size):
         value = row[k] * over + 0.5
         whole = np.floor(value)
         out[k] = np.int32(whole)
-        found += abs(value - whole - 0.5) > room
-    return found
+        uncertain += abs(value - whole - 0.5) > room
+    return uncertain
 
 
 @njit(cache=True, nogil=True, inline="always")
