@@ -146,7 +146,7 @@ def command(
         claim = certify(mechanism, delta=at, deadline=deadline) if "mechanism" in wanted else None
         verdicts = [
             audit_part(
-                one,
+                kind,
                 mechanism,
                 num_examples=loaded.data.num_examples,
                 certificate=claim,
@@ -155,7 +155,7 @@ def command(
                 seed=start,
                 deadline=deadline,
             )
-            for one in wanted
+            for kind in wanted
         ]
     _report(verdicts, json)
 
@@ -189,22 +189,22 @@ def _certificate(path: str, plan: "Plan | None", noise_multiplier: str | None) -
     """The certificate and, where a plan says it, the size of the data set; refuses a plan of another mechanism."""
     from hockeystick.certificate import Certificate
 
-    found = Certificate.load(path)
-    if not isinstance(found, Certificate):
+    certificate = Certificate.load(path)
+    if not isinstance(certificate, Certificate):
         raise InvalidInputError(
             f"The '--certificate' file {shortened(path)} must be of the present format; issue it again."
         )
-    found = common.with_matrix(found, None)  # refuses certificates of matrices in files
+    certificate = common.with_matrix(certificate, None)  # refuses certificates of matrices in files
     if plan is None:
-        return found, None
+        return certificate, None
     planned = plan.mechanism(
         None if noise_multiplier is None else common.number("--noise-multiplier", noise_multiplier)
     )
     if planned.noise_multiplier is None:
-        planned = plan.mechanism(found.mechanism.sigma)
-    if planned.pinned() != found.mechanism:
+        planned = plan.mechanism(certificate.mechanism.sigma)
+    if planned.pinned() != certificate.mechanism:
         raise InvalidInputError("The '--certificate' file must be about the mechanism of PLAN, not another one.")
-    return found, plan.data.num_examples
+    return certificate, plan.data.num_examples
 
 
 def _audit_certificate(
@@ -235,7 +235,7 @@ def _audit_certificate(
         )
     if out is not None:
         made.save(out)
-    _report([one.verdict for one in made.evidence], json, made)
+    _report([test.verdict for test in made.evidence], json, made)
 
 
 def _report(verdicts: "list[Verdict]", json: bool, made: "Addendum | None" = None) -> None:
@@ -243,7 +243,7 @@ def _report(verdicts: "list[Verdict]", json: bool, made: "Addendum | None" = Non
     refuted = [verdict.about for verdict in verdicts if verdict.refuted]
     content: dict[str, Any] = {
         "refuted": bool(refuted),
-        "level": sum(one.level for one in verdicts),
+        "level": sum(verdict.level for verdict in verdicts),
         "verdicts": [verdict.model_dump(mode="json") for verdict in verdicts],
     }
     if made is not None:

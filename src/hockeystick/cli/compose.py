@@ -136,9 +136,9 @@ def _relation(text: str) -> str | list[list[int]]:
     """``same``, ``disjoint``, or ``1+2,3`` as lists of numbers of runs."""
     if text in ("same", "disjoint"):
         return text
-    groups = [[one.strip() for one in group.split("+")] for group in text.split(",")]
-    if not all(one.isascii() and one.isdecimal() and len(one) < 7 for group in groups for one in group):
+    groups = [[number.strip() for number in group.split("+")] for group in text.split(",")]
+    if not all(number.isascii() and number.isdecimal() and len(number) < 7 for group in groups for number in group):
         raise InvalidInputError(
             f"The '--data' option must be same, disjoint, or sets of runs such as 1+2,3. Got {shortened(text)} instead."
         )
-    return [[int(one) for one in group] for group in groups]
+    return [[int(number) for number in group] for group in groups]

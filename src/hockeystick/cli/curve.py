@@ -66,7 +66,7 @@ def command(
             curves.append(curve(mechanism, delta=at, budget=seconds, deadline=deadline))
     try:
         if json:
-            common.emit_json({"delta": at, "curves": [one.as_json() for one in curves]})
+            common.emit_json({"delta": at, "curves": [curve.as_json() for curve in curves]})
         else:
             common.emit(curves_table(curves, delta=at))
     finally:
@@ -78,12 +78,12 @@ def command(
 
 def _numbers(name: str, text: str) -> list[float]:
     """The numbers of a list such as ``1,2,4``; the same number once."""
-    found = list(dict.fromkeys(common.number(name, part) for part in text.split(",")))
-    if len(found) > MOST_CURVES:
+    numbers = list(dict.fromkeys(common.number(name, part) for part in text.split(",")))
+    if len(numbers) > MOST_CURVES:
         raise InvalidInputError(
             f"The {name!r} option must have at most {MOST_CURVES} numbers. Got {shortened(text)} instead."
         )
-    return found
+    return numbers
 
 
 def _with_noise(plan: "Plan", option: str | None) -> "list[Mechanism]":

@@ -29,20 +29,20 @@ def list_(file: StorePath, json: common.JsonOption = False) -> None:
     with EvidenceStore.open(file, read_only=True) as store:
         summaries = store.runs()
     if json:
-        common.emit_json({"runs": [_run_json(one) for one in summaries]})
+        common.emit_json({"runs": [_run_json(summary) for summary in summaries]})
         return
     rows = [("run", "about", "direction", "proposal", "chunks", "samples", "stored")]
     rows += [
         (
-            one.key[:12],
-            one.label or "-",
-            one.run.direction.value,
-            one.run.proposal,
-            str(one.chunks),
-            str(one.chunks * one.run.chunk_size),
-            one.created_at,
+            summary.key[:12],
+            summary.label or "-",
+            summary.run.direction.value,
+            summary.run.proposal,
+            str(summary.chunks),
+            str(summary.chunks * summary.run.chunk_size),
+            summary.created_at,
         )
-        for one in summaries
+        for summary in summaries
     ]
     common.emit(aligned(rows) if summaries else "no runs")
 
@@ -57,7 +57,7 @@ def show(
     from hockeystick.evidence import EvidenceStore
 
     with EvidenceStore.open(file, read_only=True) as store:
-        shown = [_statistics(store, one) for one in _matching(store.runs(), key)]
+        shown = [_statistics(store, summary) for summary in _matching(store.runs(), key)]
     if json:
         common.emit_json({"runs": shown})
     elif not shown:
@@ -83,7 +83,7 @@ def merge(
     with EvidenceStore.open(target) as store:
         added = store.merge(*sources)
         summaries = store.runs()
-    chunks = sum(one.chunks for one in summaries)
+    chunks = sum(summary.chunks for summary in summaries)
     if json:
         common.emit_json({"added": added, "runs": len(summaries), "chunks": chunks})
     else:
@@ -134,15 +134,15 @@ def verify(
             redrawn = _redraw(store, mechanism, claimed, how_many, deadline)
     if json:
         content = {"intact": True, "runs": health.runs, "chunks": health.chunks, "gaps": health.gaps}
-        again = None if redrawn is None else [_redrawn_json(one) for one in redrawn]
+        again = None if redrawn is None else [_redrawn_json(run) for run in redrawn]
         common.emit_json(content | {"redrawn": again, "seconds": round(deadline.elapsed(), 4)})
         return
     common.emit(f"intact: {_counted(health.runs, health.chunks)}, all digests match")
     for key, place in health.gaps.items():
         common.emit(f"run {key[:12]}: chunk {place} is missing; what is stored behind it waits for it")
-    for one in redrawn or ():
-        streams = ", ".join(str(stream) for stream in one.streams)
-        common.emit(f"run {one.key[:12]}: drawn again and confirmed: {streams} ({one.exact} bit for bit)")
+    for run in redrawn or ():
+        streams = ", ".join(str(stream) for stream in run.streams)
+        common.emit(f"run {run.key[:12]}: drawn again and confirmed: {streams} ({run.exact} bit for bit)")
     if redrawn is None:
         common.emit("no samples were drawn again; give --certificate or --plan, which say what to draw from")
 
@@ -168,18 +168,18 @@ def prune(
 
     if bool(certificate) == bool(run):
         raise InvalidInputError("Either --certificate or --run must be given, and not both.")
-    keep = {one.run.key for path in certificate or () for one in _claimed(Certificate.load(path), path)}
+    keep = {claimed.run.key for path in certificate or () for claimed in _claimed(Certificate.load(path), path)}
     with EvidenceStore.open(file, read_only=True) as store:
         drop = [_only(store.runs(), key).key for key in run or ()]
     with EvidenceStore.open(file) as store:
         gone = store.prune(drop=drop) if run else store.prune(keep=keep)
         left = store.runs()
     if json:
-        common.emit_json({"dropped": [one.key for one in gone], "kept": [one.key for one in left]})
+        common.emit_json({"dropped": [summary.key for summary in gone], "kept": [summary.key for summary in left]})
         return
-    for one in gone:
-        common.emit(f"dropped run {one.key[:12]} with {_several(one.chunks, 'chunk')}")
-    common.emit(f"{file} has {_counted(len(left), sum(one.chunks for one in left))}")
+    for summary in gone:
+        common.emit(f"dropped run {summary.key[:12]} with {_several(summary.chunks, 'chunk')}")
+    common.emit(f"{file} has {_counted(len(left), sum(summary.chunks for summary in left))}")
 
 
 def _redraw(
@@ -196,21 +196,21 @@ def _redraw(
     pair = dominating_pair(mechanism)
     if claimed is None:
         subject = fingerprint(family_of(pair), pair)
-        runs = [run for run in (one.run for one in store.runs()) if run.subject == subject]
+        runs = [run for run in (summary.run for summary in store.runs()) if run.subject == subject]
         if not runs:
             raise InvalidInputError("The plan's mechanism is not what any run of this store is about.")
     else:
-        runs = [_present(store, one) for one in claimed]
+        runs = [_present(store, run) for run in claimed]
     return redraw(store, pair, runs, how_many, np.random.default_rng(), deadline)
 
 
 def _present(store: "EvidenceStore", claimed: "RunClaim") -> "Run":
     """A run of which the store has the chunks that a certificate used."""
-    found = next((one.prefix for one in store.runs() if one.key == claimed.run.key), 0)
-    if found < claimed.chunks:
+    chunks = next((summary.prefix for summary in store.runs() if summary.key == claimed.run.key), 0)
+    if chunks < claimed.chunks:
         raise VerificationError(
             f"The certificate uses {claimed.chunks} chunks of the run {claimed.run.key[:12]}, and this store has "
-            f"{found} of them."
+            f"{chunks} of them."
         )
     return claimed.run
 
@@ -224,20 +224,20 @@ def _claimed(certificate: "CertificateBase", path: str) -> "Sequence[RunClaim]":
 
 def _matching(summaries: "Sequence[RunSummary]", key: str) -> "list[RunSummary]":
     """The runs whose key begins in this way; there has to be one unless nothing is asked for."""
-    found = [one for one in summaries if one.key.startswith(key.lower())]
-    if key and not found:
+    matching = [summary for summary in summaries if summary.key.startswith(key.lower())]
+    if key and not matching:
         raise InvalidInputError(f"The key must be the beginning of a run's key. Got {shortened(key)} instead.")
-    return found
+    return matching
 
 
 def _only(summaries: "Sequence[RunSummary]", key: str) -> "RunSummary":
-    found = _matching(summaries, key)
-    if not key or len(found) != 1:
+    matching = _matching(summaries, key)
+    if not key or len(matching) != 1:
         raise InvalidInputError(
             f"The --run option must be the beginning of one run's key. Got {shortened(key)} instead, which "
-            f"{len(found)} runs have."
+            f"{len(matching)} runs have."
         )
-    return found[0]
+    return matching[0]
 
 
 def _run_json(summary: "RunSummary") -> dict[str, Any]:
@@ -298,8 +298,8 @@ def _cell(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _redrawn_json(one: "Redrawn") -> dict[str, Any]:
-    return {"run": one.key, "streams": list(one.streams), "bit_for_bit": one.exact}
+def _redrawn_json(redrawn: "Redrawn") -> dict[str, Any]:
+    return {"run": redrawn.key, "streams": list(redrawn.streams), "bit_for_bit": redrawn.exact}
 
 
 def _counted(runs: int, chunks: int) -> str:

@@ -102,26 +102,27 @@ def command(
         sampled = samples if samples.allow else replace(samples, backend=None, address=None, workers=None)
         progress.budget = seconds
 
-        def hand_over(found: "Recommendation") -> None:
+        def hand_over(recommendation: "Recommendation") -> None:
             if json:
-                common.emit_json(recommendation_json(found))
+                common.emit_json(recommendation_json(recommendation))
             else:
-                common.emit(recommendation_table(found))
+                common.emit(recommendation_table(recommendation))
 
-        def save(found: "Recommendation") -> None:
+        def save(recommendation: "Recommendation") -> None:
             if write is None:
                 return
             from hockeystick.files import write_atomically
 
-            write_atomically(write, found.plan.file_text(json=write.lower().endswith(".json")))
+            write_atomically(write, recommendation.plan.file_text(json=write.lower().endswith(".json")))
             if not json:
                 common.emit(
-                    f"plan written to {write}" + ("" if found.best.certified else ", without a noise multiplier")
+                    f"plan written to {write}"
+                    + ("" if recommendation.best.certified else ", without a noise multiplier")
                 )
 
         try:
             with sampled.opened() as monte_carlo, _calibrators(samples) as executor:
-                found = recommend(
+                recommendation = recommend(
                     loaded,
                     epsilon=target,
                     delta=at,
@@ -139,12 +140,12 @@ def command(
                     hand_over(progress.best)
                 save(progress.best)
             raise
-    hand_over(found)
+    hand_over(recommendation)
     if plot is not None:
         from hockeystick.report.recommendation import plot_recommendation
 
-        plot_recommendation(found, plot)
-    save(found)
+        plot_recommendation(recommendation, plot)
+    save(recommendation)
 
 
 @contextmanager
@@ -200,18 +201,18 @@ class Progress:
         """Seconds since the command was begun."""
         return monotonic() - self.began
 
-    def answer(self, found: "Recommendation") -> None:
+    def answer(self, recommendation: "Recommendation") -> None:
         """Report an answer, and keep it to be handed over when the command is stopped."""
-        self.best = found
-        whole = bool(found.reasons)
+        self.best = recommendation
+        whole = bool(recommendation.reasons)
         if self.table and whole not in self._tables:
             self._tables |= {whole, False}
             from hockeystick.report.recommendation import recommendation_table
 
-            sys.stderr.write(visible(recommendation_table(found)) + "\n")
+            sys.stderr.write(visible(recommendation_table(recommendation)) + "\n")
         from hockeystick.certificate import number
 
-        status, choice = "certified" if found.best.certified else "estimated", found.best
+        status, choice = "certified" if recommendation.best.certified else "estimated", recommendation.best
         text = f"{choice.candidate.name}, noise multiplier {number(choice.noise_multiplier)} ({status})"
         if text != self._said:
             common.say(f"best after {self.elapsed():.1f} s: {text}")
@@ -275,7 +276,7 @@ def _seconds(text: str) -> float:
 
 def _bytes(text: str) -> float:
     """A size such as 8GB, or a number of bytes."""
-    unit = next((one for one in UNITS if text.endswith(one)), "")
+    unit = next((suffix for suffix in UNITS if text.endswith(suffix)), "")
     try:
         return float(text.removesuffix(unit)) * UNITS.get(unit, 1.0)
     except ValueError:

@@ -116,8 +116,8 @@ def _claim_page(
         claim: AnyCertificate | Composition | Tuning = record.certificate
     else:
         claim = addenda[0].certificate if len(addenda) > len(names) else load_claim(subject)
-    for name, one in zip(names, addenda[len(addenda) - len(names) :], strict=True):
-        if one.certificate.digest != claim.digest:
+    for name, addendum in zip(names, addenda[len(addenda) - len(names) :], strict=True):
+        if addendum.certificate.digest != claim.digest:
             raise InvalidInputError(f"The addendum {shortened(name)} is about another certificate.")
     if public and not isinstance(claim, Certificate):
         raise InvalidInputError(
@@ -134,12 +134,12 @@ def _claim_page(
         return page_of_claim(claim, together), _summary(together.unverified, together.left_out)
     claim = common.with_matrix(claim, matrix)
     with common.working("computing the report", budget, claim.mechanism) as deadline:
-        found = recomputed(claim, budget=common.number("--budget", budget), deadline=deadline, evidence=evidence)
-    summary = _summary(found.unverified, found.left_out)
+        report = recomputed(claim, budget=common.number("--budget", budget), deadline=deadline, evidence=evidence)
+    summary = _summary(report.unverified, report.left_out)
     if isinstance(claim, CertificateOfFormat1):
-        return page_of_format_1(claim, found), summary
-    refuted = any(one.refuted for one in addenda)
-    return certificate_page(claim, found, addenda, public=public, record=record), summary | {"refuted": refuted}
+        return page_of_format_1(claim, report), summary
+    refuted = any(addendum.refuted for addendum in addenda)
+    return certificate_page(claim, report, addenda, public=public, record=record), summary | {"refuted": refuted}
 
 
 def _summary(unverified: str | None, left_out: Sequence[str]) -> dict[str, Any]:

@@ -27,10 +27,10 @@ def command(
             common.emit(f"{key}: {', '.join(figures)}")
         return
     papers = list(available()) if paper == "all" else [paper]
-    for one in papers:
-        check(one, figure)
+    for name in papers:
+        check(name, figure)
     with common.working("reproducing", None) as deadline:
-        for one in papers:
-            for line in reproduce(one, figure, out, deadline, quick=quick):
+        for name in papers:
+            for line in reproduce(name, figure, out, deadline, quick=quick):
                 common.emit(line)
         common.emit(f"total: {deadline.elapsed():.1f} s")

@@ -72,8 +72,8 @@ def _show_plan(path: str, json: bool, parameters: int | None) -> None:
     with common.say_if_slow("reading the plan and finding its strategy matrix"):
         from hockeystick.report.overview import overview, overview_json, overview_text
 
-        found = overview(loaded, path)
-    value, text = overview_json(found), overview_text(found)
+        plan_overview = overview(loaded, path)
+    value, text = overview_json(plan_overview), overview_text(plan_overview)
     if parameters is not None:
         from hockeystick.report.noise import noise_json, noise_text
 
@@ -93,11 +93,11 @@ def _show_addendum(path: str, form: str = "") -> None:
 
     if form in ("--markdown", "--registry"):
         raise InvalidInputError(f"The option {form} is for certificates. Got {shortened(path)}, an addendum, instead.")
-    found = Addendum.load(path)
+    addendum = Addendum.load(path)
     if form == "--json":
-        common.emit_json({"kind": "addendum", "addendum": found.model_dump(mode="json")})
+        common.emit_json({"kind": "addendum", "addendum": addendum.model_dump(mode="json")})
     else:
-        common.emit(str(found))
+        common.emit(str(addendum))
 
 
 def _show_record(path: str, form: str = "") -> None:

@@ -68,7 +68,7 @@ def command(
         "normaliser": None if normaliser is None else common.number("--normaliser", normaliser),
         "tuning": tuning,
         "other_releases": other_releases,
-        "asserted": loaded.statements.asserted | dict(_named(one) for one in asserted or ()),
+        "asserted": loaded.statements.asserted | dict(_named(statement) for statement in asserted or ()),
     }
     kept = loaded.statements.model_dump() | {name: value for name, value in given.items() if value is not None}
     stated = state(loaded, Statements(**kept))

@@ -58,8 +58,8 @@ def command(
         },
     )
     with samples.opened() as monte_carlo, _progress(len(cells), seconds) as show:
-        one = certifier(budget=seconds, method=method, monte_carlo=monte_carlo)
-        records = run_sweep(cells, path, certify_cell=one, retry=retry, on_cell=show)
+        certify_cell = certifier(budget=seconds, method=method, monte_carlo=monte_carlo)
+        records = run_sweep(cells, path, certify_cell=certify_cell, retry=retry, on_cell=show)
     if json:
         common.emit_json({"out": path, "cells": len(records), "results": [as_json(record) for record in records]})
     else:
@@ -106,7 +106,10 @@ def as_json(record: "Record") -> dict[str, Any]:
 def _table(records: "list[Record]") -> str:
     """The cells with their bounds, or the reason why there are none."""
     rows = [(*records[0].fields, "epsilon", "delta", "seconds", "status")]
-    rows += [(*map(str, one.fields.values()), *_claim(one), f"{one.seconds:.3f}", one.status) for one in records]
+    rows += [
+        (*map(str, record.fields.values()), *_claim(record), f"{record.seconds:.3f}", record.status)
+        for record in records
+    ]
     return aligned(rows)
 
 
@@ -117,5 +120,5 @@ def _claim(record: "Record") -> tuple[str, str]:
     if record.certificate is None:
         return "-", "-"
     pair = (record.certificate.epsilon, record.certificate.delta)
-    epsilon, delta = (interval_text(one) if isinstance(one, Interval) else exact(one) for one in pair)
+    epsilon, delta = (interval_text(value) if isinstance(value, Interval) else exact(value) for value in pair)
     return epsilon, delta

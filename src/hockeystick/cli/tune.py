@@ -41,12 +41,12 @@ def command(
     from hockeystick.mechanism import Mechanism
     from hockeystick.plan import Plan
 
-    one: AnyCertificate | Mechanism
+    run: AnyCertificate | Mechanism
     if Path(trial).suffix.lower() == ".toml":
         plan = Plan.load(trial)
-        one, known = common.mechanism_with_noise(plan, None), plan.target.delta
+        run, known = common.mechanism_with_noise(plan, None), plan.target.delta
     else:
-        one = certificate = common.with_matrix(certificate_of_one_run(trial), None)
+        run = certificate = common.with_matrix(certificate_of_one_run(trial), None)
         known = None if isinstance(certificate.delta, Interval) else certificate.delta
     asked = asked_for(delta, epsilon, [] if known is None else [known])
     number = common.number("--trials", trials)
@@ -55,7 +55,7 @@ def command(
         common.check_output(out, trial)
     with common.working("tuning", budget) as deadline:
         claim = tuning(
-            one,
+            run,
             trials=number,
             distribution=distribution,
             delta=asked.delta,

@@ -56,8 +56,8 @@ def command(
             raise VerificationError(f"The record {shortened(certificate)} has no certificate that could be verified.")
     loaded = load_claim(certificate) if record is None or record.certificate is None else record.certificate
     claimed = common.with_matrix(loaded, matrix) if isinstance(loaded, CertificateBase) else loaded
-    for one in () if isinstance(loaded, CertificateBase) else loaded.certificates:
-        common.with_matrix(one, None)  # refuses certificates of matrices in files
+    for part in () if isinstance(loaded, CertificateBase) else loaded.certificates:
+        common.with_matrix(part, None)  # refuses certificates of matrices in files
     mechanism, methods = None, None
     if isinstance(claimed, CertificateBase):
         mechanism, methods = claimed.mechanism, _methods(claimed)
@@ -76,7 +76,7 @@ def command(
             else derived_json(claimed, seconds)
         )
         run = {} if record is None else {"run": run_json(record)}
-        stood_in = [{"side": one.side, "named": one.named, "method": one.method} for one in others]
+        stood_in = [{"side": stand_in.side, "named": stand_in.named, "method": stand_in.method} for stand_in in others]
         common.emit_json({"verified": True, "stand_ins": stood_in} | numbers | run)
     else:
         if isinstance(claimed, CertificateBase):
@@ -121,14 +121,14 @@ def _methods(certificate: "CertificateBase") -> set[str] | None:
 def _verify_addendum(path: str, budget: str, json: bool) -> None:
     from hockeystick.audit import Addendum
 
-    found = Addendum.load(path)
-    common.with_matrix(found.certificate, None)  # refuses certificates of matrices in files
-    certificate = found.certificate
+    addendum = Addendum.load(path)
+    common.with_matrix(addendum.certificate, None)  # refuses certificates of matrices in files
+    certificate = addendum.certificate
     with common.working("verifying", budget, certificate.mechanism, _methods(certificate)) as deadline:
-        found.verify(deadline=deadline)
+        addendum.verify(deadline=deadline)
     if json:
-        checks = [check.model_dump(mode="json") for check in found.checks]
-        common.emit_json({"verified": True, "refuted": found.refuted, "checks": checks})
+        checks = [check.model_dump(mode="json") for check in addendum.checks]
+        common.emit_json({"verified": True, "refuted": addendum.refuted, "checks": checks})
     else:
-        common.emit(str(found))
+        common.emit(str(addendum))
         common.emit("verified: the certificate and every verdict were derived again")
