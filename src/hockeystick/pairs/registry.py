@@ -118,9 +118,9 @@ def of_unit(mechanism: Mechanism, single: DominatingPair) -> DominatingPair:
         # the pair is that of a user already, unless examples know nothing of one another
         examples = sampler.examples_per_user if sampler.exclusion == "example" else 1
     if examples == 1:
-        one = _of_kind(REPLACED, mechanism, single) if replaced else single
-        if one is not None:
-            return one
+        pair = _of_kind(REPLACED, mechanism, single) if replaced else single
+        if pair is not None:
+            return pair
     if examples != unit.examples:
         mechanism = mechanism.model_copy(update={"unit": Unit(kind="user", examples_per_user=examples)})
     copies = _of_kind(COPIES, mechanism, single) if examples > 1 else None
@@ -148,7 +148,7 @@ def check_registered(mechanism: Mechanism) -> tuple[str, str]:
     strategy, sampler = mechanism.strategy.kind, mechanism.sampler.kind
     key = registered(strategy, sampler)
     if key is None:
-        known = ", ".join(repr(other) for one, other in PAIRS if one in (strategy, ANY) and other != UNKNOWN)
+        known = ", ".join(repr(other) for kind, other in PAIRS if kind in (strategy, ANY) and other != UNKNOWN)
         raise UnsupportedError(
             f"The strategy {strategy!r} with the sampler {sampler!r} has not been analysed; the samplers that go "
             f"with this strategy are {known}."

@@ -7,7 +7,7 @@ from hockeystick.strategies.matrix.base import Array
 
 
 @njit(cache=True)
-def best_of_toeplitz(column: Array, min_sep: int, found: Array) -> None:
+def best_of_toeplitz(column: Array, min_sep: int, overlaps: Array) -> None:
     """``<c_i, c_{i+l}>`` gains one term, ``column[n-1-i-l] column[n-1-i]``, when i falls by one. O(n^2)."""
     n = column.size
     products = np.zeros(n)  # by the lag l; only the lags below n - i are of columns that exist
@@ -15,7 +15,7 @@ def best_of_toeplitz(column: Array, min_sep: int, found: Array) -> None:
         length = n - i
         for lag in range(length):
             products[lag] += column[length - 1 - lag] * column[length - 1]
-        found[i] = best_after(products[:length], min_sep, min_sep)
+        overlaps[i] = best_after(products[:length], min_sep, min_sep)
 
 
 @njit(cache=True)
@@ -30,12 +30,12 @@ def best_after(products: Array, first: int, min_sep: int) -> float:
 @njit(cache=True)
 def availability(steps: int, min_sep: int, hit: float, first: Array) -> Array:
     """``a_t = (1 - hit) a_{t-1} + hit a_{t-b} + P(first available at t)``: no subtraction, five roundings a step."""
-    found = np.zeros(steps)
+    available = np.zeros(steps)
     for t in range(steps):
         value = first[t] if t < first.size else 0.0
         if t >= 1:
-            value += (1.0 - hit) * found[t - 1]
+            value += (1.0 - hit) * available[t - 1]
         if t >= min_sep:
-            value += hit * found[t - min_sep]
-        found[t] = value
-    return found
+            value += hit * available[t - min_sep]
+        available[t] = value
+    return available

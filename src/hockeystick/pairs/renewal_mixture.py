@@ -120,20 +120,20 @@ def largest_norm(matrix: StrategyMatrix, min_sep: int) -> float:
 def _overlaps(matrix: StrategyMatrix, min_sep: int) -> Array:
     from hockeystick.pairs.renewal_kernels import best_of_toeplitz
 
-    found = np.zeros(matrix.steps)
+    overlaps = np.zeros(matrix.steps)
     if matrix.bands > min_sep:
         column = matrix.toeplitz_column
         if column is not None:
-            best_of_toeplitz(column, min_sep, found)
+            best_of_toeplitz(column, min_sep, overlaps)
         else:
-            _best_of_all(matrix, min_sep, found)
+            _best_of_all(matrix, min_sep, overlaps)
         # Sums of products of non-negative entries: fewer than 2 n additions, each entry within the matrix's rounding.
-        found *= 1.0 + 8.0 * matrix.rounding
-    found.flags.writeable = False
-    return found
+        overlaps *= 1.0 + 8.0 * matrix.rounding
+    overlaps.flags.writeable = False
+    return overlaps
 
 
-def _best_of_all(matrix: StrategyMatrix, min_sep: int, found: Array) -> None:
+def _best_of_all(matrix: StrategyMatrix, min_sep: int, overlaps: Array) -> None:
     """Inner products of blocks of columns with those after them, by matrix products."""
     from hockeystick.pairs.renewal_kernels import best_after
 
@@ -145,7 +145,7 @@ def _best_of_all(matrix: StrategyMatrix, min_sep: int, found: Array) -> None:
             other = np.arange(start, min(start + BLOCK, matrix.steps))
             products[:, other] = columns.T @ matrix.columns(other)
         for row, i in enumerate(which):
-            found[i] = best_after(products[row], int(i) + min_sep, min_sep)
+            overlaps[i] = best_after(products[row], int(i) + min_sep, min_sep)
 
 
 def first_available(min_sep: int, hit: float, warm_start: bool) -> Array:

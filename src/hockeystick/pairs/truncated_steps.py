@@ -93,7 +93,9 @@ class TruncatedSteps(DominatingPair):
         else:
             survivors = _dense(coins)
             # In a crowded step at least nobody survives.
-            attained = _normalised((roomy * survivors[0] + crowded, *(roomy * one for one in survivors[1:])), error)
+            attained = _normalised(
+                (roomy * survivors[0] + crowded, *(roomy * chance for chance in survivors[1:])), error
+            )
         return Crowding(roomy=roomy, crowded=crowded, survivors=survivors, error=2.0 * error, attained=attained)
 
 
@@ -107,8 +109,8 @@ def _binomial(size: int, probability: float) -> tuple[Array, Array, float]:
 
 def _dense(step: MixtureStep) -> tuple[float, ...]:
     """The chances of the sensitivities 0, 1, 2, ..."""
-    found = dict(zip(step.sensitivities, step.probabilities, strict=True))
-    return tuple(found.get(float(count), 0.0) for count in range(int(max(step.sensitivities)) + 1))
+    chances = dict(zip(step.sensitivities, step.probabilities, strict=True))
+    return tuple(chances.get(float(count), 0.0) for count in range(int(max(step.sensitivities)) + 1))
 
 
 def _normalised(weights: tuple[float, ...], error: float) -> MixtureStep:
