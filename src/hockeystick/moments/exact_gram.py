@@ -161,8 +161,8 @@ def circulant(gram: ExactGram, side: Side) -> ExactGram | None:
     """
     if gram.is_circulant:
         return gram
-    found = _circulant(_Identity(gram.entries), side)
-    return None if found is None else replace(found, scale=gram.scale)
+    ring = _circulant(_Identity(gram.entries), side)
+    return None if ring is None else replace(ring, scale=gram.scale)
 
 
 def lifted(gram: ExactGram) -> ExactGram | None:
@@ -175,8 +175,8 @@ def lifted(gram: ExactGram) -> ExactGram | None:
 
     Cost: O(b^3) once for each matrix of entries.
     """
-    found = _lifted(_Identity(gram.entries), gram.span)
-    return None if found is None else replace(found, scale=gram.scale)
+    higher = _lifted(_Identity(gram.entries), gram.span)
+    return None if higher is None else replace(higher, scale=gram.scale)
 
 
 def residue_classes(gram: ExactGram, m: int) -> list[tuple[float, ExactGram]]:
@@ -193,8 +193,8 @@ def residue_classes(gram: ExactGram, m: int) -> list[tuple[float, ExactGram]]:
         raise InvalidInputError(f"The 'm' argument must be from 1 to {gram.bins}. Got {m} instead.")
     if m == 1:
         return [(1.0, gram)]
-    found = _residue_classes(_Identity(gram.entries), gram.common, m)
-    return [(weight, replace(part, scale=gram.scale)) for weight, part in found]
+    classes = _residue_classes(_Identity(gram.entries), gram.common, m)
+    return [(weight, replace(part, scale=gram.scale)) for weight, part in classes]
 
 
 class _Identity:

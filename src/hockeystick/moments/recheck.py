@@ -243,8 +243,8 @@ def sums_on_ranges(weights: Array, means: Array, edges: Array) -> Array:
     distance = edges[:, None] - means
     borders = np.vstack([np.full(means.size, -np.inf), distance, np.full(means.size, np.inf)])
     right = borders[:-1] > 0.0
-    found = ndtr(np.where(right, -borders[:-1], borders[1:])) - ndtr(np.where(right, -borders[1:], borders[:-1]))
-    sums = found @ weights[:, 0]
+    chances = ndtr(np.where(right, -borders[:-1], borders[1:])) - ndtr(np.where(right, -borders[1:], borders[:-1]))
+    sums = chances @ weights[:, 0]
     before, density = np.zeros_like(distance), np.exp(-0.5 * distance**2) / np.sqrt(2.0 * np.pi)
     for power in range(1, weights.shape[1]):  # density is He_(power-1)(z) phi(z) / (power - 1)!
         below_edge = -(density / power) @ weights[:, power]
@@ -253,17 +253,17 @@ def sums_on_ranges(weights: Array, means: Array, edges: Array) -> Array:
     return np.asarray(sums)
 
 
-def recheck_on_ranges(found: Array, order: int, parts: Sequence[ExactMoments]) -> None:
+def recheck_on_ranges(moments: Array, order: int, parts: Sequence[ExactMoments]) -> None:
     """Refuse moments of one order on ranges of a Gaussian that :func:`sums_on_ranges` does not confirm one by one.
 
     Args:
-        found: up to one common factor, shape (ranges,).
+        moments: up to one common factor, shape (ranges,).
         parts: moments on each range.
 
     Raises: UnsupportedError where a range differs by more than ``AGREEMENT_ON_RANGES``.
     """
     stated = np.array([float(part.values[order]) for part in parts])
-    scaled = found * (stated.sum() / found.sum())
+    scaled = moments * (stated.sum() / moments.sum())
     visible = stated > SMALLEST_VISIBLE * stated.sum()
     if not (np.abs(scaled - stated) <= AGREEMENT_ON_RANGES * stated)[visible].all():
         raise UnsupportedError("The moments on ranges of a Gaussian are not confirmed by their second computation.")

@@ -37,7 +37,7 @@ def moments_on_ranges(
         totals = [rational(pair) for pair in row]
         if min(totals) <= 0:
             raise UnsupportedError("Moments cannot be computed: a cell or strip is out of reach of all draws.")
-        loss = max(Fraction(float(one)) / total for one, total in zip(size, totals, strict=True))
+        loss = max(Fraction(float(term_size)) / total for term_size, total in zip(size, totals, strict=True))
         values = tuple(total * factor for total, factor in zip(totals, factors, strict=True))
         moments.append(ExactMoments(values=values, error=2 * (weights + tails * loss)))
     return tuple(moments)

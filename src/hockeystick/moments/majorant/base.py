@@ -26,7 +26,7 @@ class Polynomial:
     @staticmethod
     def rounded(centre: float, coefficients: Iterable[Fraction]) -> "Polynomial":
         """The polynomial about ``centre`` whose coefficients are the nearest pairs of doubles."""
-        return Polynomial(centre=centre, coefficients=np.array([pair_of(one) for one in coefficients]))
+        return Polynomial(centre=centre, coefficients=np.array([pair_of(coefficient) for coefficient in coefficients]))
 
     @property
     def degree(self) -> int:

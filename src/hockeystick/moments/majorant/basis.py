@@ -141,7 +141,9 @@ class Basis:
         """``functions``, one tuple for each power of x - centre, as numerators over one denominator."""
         denominator = lcm(*(c.denominator for function in self.functions for c in function))
         columns = zip(*self.functions, strict=True)
-        return tuple(tuple(c.numerator * (denominator // c.denominator) for c in one) for one in columns), denominator
+        return tuple(
+            tuple(c.numerator * (denominator // c.denominator) for c in column) for column in columns
+        ), denominator
 
 
 def times_x(polynomial: Polynomial) -> Polynomial:

@@ -207,18 +207,18 @@ def _bent(x: Array, values: Array, flat: Array, size: float) -> Places:
 def _solution(grid: _Grid) -> Array | None:
     """Weights of the basis functions in p (or -p), in units of ``grid.size``: of the finest grid that was solved."""
     basis, sign = grid.basis, grid.sign
-    found, weights = None, np.zeros(basis.degree + 1)
+    solved, weights = None, np.zeros(basis.degree + 1)
     for k in range(ROUNDS):
         if k > 0:
             grid.join(grid.points_around_atoms())
         rows = np.concatenate([grid.rows, basis.at_infinity[None]])
         values = np.append(sign * grid.values / grid.size, 0.0)
         if not (np.isfinite(rows).all() and np.isfinite(values).all()):
-            return found
+            return solved
         if not exchange(rows, values, basis.expectations, grid.atoms, weights, TOLERANCE, MAX_EXCHANGES):
-            return found
-        found = weights.copy()
-    return found
+            return solved
+        solved = weights.copy()
+    return solved
 
 
 @njit(cache=True)
