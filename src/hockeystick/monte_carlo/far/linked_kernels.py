@@ -135,18 +135,18 @@ def draw_links(
 def _link_pairs(rng: np.random.Generator, link: float, linked: Flags) -> None:
     """Give each pair a link with the chance ``1 - e^-link``, from one link to the next. O(participations + links)."""
     size = linked.size
-    one, other = 0, 0  # the pair of ``one`` and ``one + 1 + other``
-    while one < size - 1:
+    first, other = 0, 0  # the pair of ``first`` and ``first + 1 + other``
+    while first < size - 1:
         without = np.floor(-np.log1p(-rng.random()) / link)
         if without >= size * size:
             break
         other += int(without)
-        while one < size - 1 and other >= size - 1 - one:
-            other -= size - 1 - one
-            one += 1
-        if one < size - 1:
-            linked[one] = True
-            linked[one + 1 + other] = True
+        while first < size - 1 and other >= size - 1 - first:
+            other -= size - 1 - first
+            first += 1
+        if first < size - 1:
+            linked[first] = True
+            linked[first + 1 + other] = True
             other += 1
 
 
