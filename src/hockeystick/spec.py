@@ -20,7 +20,11 @@ from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.misspelt import clauses
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
-"""A number of examples, steps, bins or epochs."""
+"""A number of steps, bins, epochs, or examples of a batch."""
+MAX_EXAMPLES = 10**11
+"""The largest dataset. Its size and all smaller numbers are exact as doubles."""
+Examples = Annotated[int, Field(ge=1, le=MAX_EXAMPLES)]
+"""The size of a dataset."""
 Positive = Annotated[float | int, Field(ge=1e-9, le=1e9)]
 """An expected batch size or a number of epochs, whole or not."""
 Probability = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -206,7 +210,7 @@ _ALLOWED = {
     "greater_than": "above {gt:.10g}",
     "greater_than_equal": "at least {ge:.10g}",
     "less_than": "below {lt:.10g}",
-    "less_than_equal": "at most {le:.10g}",
+    "less_than_equal": "at most {le:.12g}",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "int_parsing_size": "a whole number of reasonable size",

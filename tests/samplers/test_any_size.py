@@ -54,6 +54,7 @@ def leads_to_a_mechanism(values: dict[str, Any], problems: int = 6) -> bool:
 
 
 counts = st.integers(1, 300) | st.integers(1, 10**9)
+examples = counts | st.integers(1, 10**11)
 sizes = st.integers(1, 400) | st.floats(1e-9, 1e9) | st.integers(1, 10**9) | st.floats(0.01, 50.0)
 rates = st.one_of(
     st.fixed_dictionaries({"batch_size": sizes}),
@@ -75,7 +76,7 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
     options = {name: draw(values) for name, values in NEEDED.items() if name in fields}
     if "remainder" in fields and draw(st.booleans()):
         options["remainder"] = draw(st.sampled_from(["drop", "short"]))
-    data = {"num_examples": draw(counts)} | draw(rates) | draw(lengths)
+    data = {"num_examples": draw(examples)} | draw(rates) | draw(lengths)
     return {"data": data, "sampler": {"kind": kind} | options}
 
 
@@ -96,7 +97,7 @@ def test_every_refusal_proposes_what_works(values: dict[str, Any]) -> None:
 
 
 @settings(deadline=None)
-@given(st.integers(1, 10**9), st.floats(1e-3, 1e9), st.integers(1, 10**6))
+@given(st.integers(1, 10**11), st.floats(1e-3, 1e9), st.integers(1, 10**6))
 def test_the_rate_is_the_nearest_double_and_bins_the_nearest_number(count: int, size: float, steps: int) -> None:
     if size > count:
         size = float(count)

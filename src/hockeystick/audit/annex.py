@@ -25,7 +25,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, HockeystickError, InvalidInputError, VerificationError, shortened
 from hockeystick.files import read_small_file, write_atomically
 from hockeystick.notebook import preformatted
-from hockeystick.spec import Count, Spec, identified
+from hockeystick.spec import Examples, Spec, identified
 
 MOST_BYTES = 1 << 24
 ROUNDED = 1e-6
@@ -80,7 +80,7 @@ class Evidence(Spec):
     seed: Seed
     level: Level
     samples: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    num_examples: Count | None = None
+    num_examples: Examples | None = None
     canaries: CanaryScores | None = None
     verdict: Verdict
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.spec import Count, Extended, Spec
+from hockeystick.spec import Count, Examples, Extended, Spec
 from hockeystick.types import Side
 
 Bounded = Annotated[float, Field(ge=0.0)]
@@ -235,7 +235,7 @@ class Statements(Spec):
 
     label: Line | None = None
     date: str | None = None
-    num_examples: Count | None = None
+    num_examples: Examples | None = None
     clipping_norm: Positive | None = None
     normaliser: Positive | None = None
     tuning: Line | None = None

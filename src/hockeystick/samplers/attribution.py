@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hockeystick.errors import InvalidInputError
 
-MAX_EXAMPLES = 10**9
-"""The largest dataset that a sampler draws from."""
+MAX_ATTRIBUTED = 10**9
+"""The largest dataset whose examples are attributed to users."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,10 +195,10 @@ def _indices(values: ArrayLike, name: str) -> NDArray[np.int64]:
             f"The {name!r} argument must be a row of whole numbers. "
             f"Got an array of shape {array.shape} and type {array.dtype} instead."
         )
-    if array.size and (array.min() < 0 or array.max() >= MAX_EXAMPLES):
+    if array.size and (array.min() < 0 or array.max() >= MAX_ATTRIBUTED):
         wrong = array.min() if array.min() < 0 else array.max()
         raise InvalidInputError(
-            f"The {name!r} argument must hold numbers from 0 to {MAX_EXAMPLES - 1}. Got {wrong} instead."
+            f"The {name!r} argument must hold numbers from 0 to {MAX_ATTRIBUTED - 1}. Got {wrong} instead."
         )
     return array.astype(np.int64)
 
@@ -227,8 +227,8 @@ def _check_each_has_one(indices: NDArray[np.int64], count: int, one: str, others
 
 
 def _positive(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MAX_EXAMPLES:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MAX_ATTRIBUTED:
         raise InvalidInputError(
-            f"The {name!r} argument must be a whole number from 1 to {MAX_EXAMPLES}. Got {value!r} instead."
+            f"The {name!r} argument must be a whole number from 1 to {MAX_ATTRIBUTED}. Got {value!r} instead."
         )
     return int(value)

@@ -8,9 +8,9 @@ import numpy as np
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.attribution import MAX_EXAMPLES, Attribution
+from hockeystick.samplers.attribution import Attribution
 from hockeystick.samplers.promises import Batch, Promises
-from hockeystick.spec import Spec
+from hockeystick.spec import MAX_EXAMPLES, Spec
 from hockeystick.types import Adjacency
 
 MAX_STEPS = 10**9

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.base import MAX_STEPS, BatchSampler
-from hockeystick.spec import Count, Extended, Positive, Spec
+from hockeystick.spec import Count, Examples, Extended, Positive, Spec
 
 Remainder = Literal["drop", "short"]
 """What becomes of the examples that fill no whole batch: left out, or used as a last, shorter batch."""
@@ -44,7 +44,7 @@ class Data(Extended):
 
     LATER: ClassVar[frozenset[str]] = frozenset({"batches_per_epoch", "sampling_prob"})
 
-    num_examples: Count
+    num_examples: Examples
     batch_size: Positive | None = None
     batches_per_epoch: Count | None = None
     sampling_prob: Rate | None = None

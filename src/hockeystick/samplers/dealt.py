@@ -11,7 +11,7 @@ from hockeystick.samplers.base import check_declared
 from hockeystick.samplers.data import Remainder, SchemeOptions
 from hockeystick.samplers.epochs import EpochPromises, EpochSampler
 from hockeystick.samplers.promises import Batch, Promises, expect
-from hockeystick.spec import Count, Extended
+from hockeystick.spec import Examples, Extended
 
 
 class DealtPromises(EpochPromises):
@@ -53,7 +53,7 @@ class DealtSampler(Extended, EpochSampler):
     LATER: ClassVar[frozenset[str]] = frozenset({"remainder", "num_examples"})
 
     remainder: Remainder | None = None
-    num_examples: Count | None = None
+    num_examples: Examples | None = None
 
     @property
     @abstractmethod

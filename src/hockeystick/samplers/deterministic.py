@@ -10,7 +10,7 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.data import Data
 from hockeystick.samplers.dealt import DealtOptions, DealtPromises, DealtSampler
 from hockeystick.samplers.promises import Batch, Promises, expect
-from hockeystick.spec import Count
+from hockeystick.spec import Examples
 from hockeystick.types import Adjacency
 
 
@@ -60,7 +60,7 @@ class Deterministic(DealtSampler):
     PROMISES: ClassVar[type[Promises]] = DeterministicPromises
 
     kind: Literal["deterministic"] = "deterministic"
-    batch_size: Count | None = None
+    batch_size: Examples | None = None
 
     @model_validator(mode="after")
     def _size_goes_with_remainder(self) -> Self:

@@ -10,7 +10,7 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.base import BatchSampler, check_declared
 from hockeystick.samplers.data import WHOLE, Data, SchemeOptions
 from hockeystick.samplers.promises import Batch, Promises, expect
-from hockeystick.spec import Count
+from hockeystick.spec import Count, Examples
 from hockeystick.types import Adjacency
 
 
@@ -63,8 +63,8 @@ class FixedSize(BatchSampler):
     PROMISES: ClassVar[type[Promises]] = FixedSizePromises
 
     kind: Literal["fixed_size"] = "fixed_size"
-    batch_size: Count
-    num_examples: Count
+    batch_size: Examples
+    num_examples: Examples
     steps: Count
     cohort_steps: Count = 1
 

@@ -9,7 +9,7 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.data import Data
 from hockeystick.samplers.dealt import DealtOptions, DealtSampler
 from hockeystick.samplers.promises import Batch
-from hockeystick.spec import Count
+from hockeystick.spec import Examples
 from hockeystick.types import Adjacency
 
 
@@ -44,7 +44,7 @@ class Shuffle(DealtSampler):
     """
 
     kind: Literal["shuffle"] = "shuffle"
-    batch_size: Count
+    batch_size: Examples
 
     @property
     def whole_batch(self) -> int:

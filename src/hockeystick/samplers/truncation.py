@@ -9,7 +9,7 @@ from pydantic import model_validator
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.base import BatchSampler, check_declared
 from hockeystick.samplers.promises import Batch, Promises, expect
-from hockeystick.spec import Count, Probability
+from hockeystick.spec import Count, Examples, Probability
 from hockeystick.types import Adjacency
 
 ROUNDING = 1e-9
@@ -50,7 +50,7 @@ class TruncatedSampler(BatchSampler):
         sampling_prob: Probability
 
     truncated_batch_size: Count | None = None
-    num_examples: Count | None = None
+    num_examples: Examples | None = None
 
     @property
     def rate(self) -> float:

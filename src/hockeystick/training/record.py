@@ -13,7 +13,7 @@ from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.files import MAX_CLAIM_BYTES, json_object, read_small_file, write_atomically
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import SAMPLERS
-from hockeystick.spec import Count, Extended, Spec
+from hockeystick.spec import Examples, Extended, Spec
 
 MAX_RECORD_BYTES = 1 << 21
 Word = Annotated[str, Field(pattern="^[a-z0-9_]{1,40}$")]
@@ -144,7 +144,7 @@ class RunRecord(Extended):
     format: Literal["hockeystick-run/1"] = "hockeystick-run/1"
     hockeystick_version: Annotated[str, Field(pattern=r"^[0-9A-Za-z.+_-]{1,40}$")]
     mechanism: Mechanism
-    num_examples: Count
+    num_examples: Examples
     steps: NonNegative
     refused_steps: NonNegative = 0
     resumed: NonNegative = 0
