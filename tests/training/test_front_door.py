@@ -25,7 +25,7 @@ from torch.utils.data import (
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
-KINDS = ("poisson", "random_allocation", "balls_in_bins")
+KINDS = ("poisson", "random_allocation", "balls_in_bins", "fixed_size")
 SIZES = [(1_500, 64), (50_000, 512), (60_000, 512), (60_000, 1_024), (180_000, 2_048)]
 
 
