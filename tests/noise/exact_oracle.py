@@ -64,9 +64,9 @@ class Column:
         ``terms`` are pairs of a fraction and a row; ``past`` and ``diagonal`` are whole.
         """
         total = sum(arb(weight.numerator) / arb(weight.denominator) * self.ball(row) for weight, row in terms)
-        found = ((total - past) / diagonal + arb(0.5)).floor().unique_fmpz()
-        if found is not None:
-            return int(found), False
+        whole = ((total - past) / diagonal + arb(0.5)).floor().unique_fmpz()
+        if whole is not None:
+            return int(whole), False
         for levels in range(2, 9):
             low = high = -Fraction(past)
             for weight, row in terms:

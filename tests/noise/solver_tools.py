@@ -12,10 +12,10 @@ def left_inverse(solver: StreamingSolver, rows: int) -> Reals:
     def unit_rows(out: Reals, row: int, column: int) -> None:
         out[...] = np.eye(len(out), rows, row)[:, column : column + out.shape[1]]
 
-    found: list[Reals] = []
+    solved: list[Reals] = []
     while solver.step < solver.steps:
-        found += [row.copy() for row in solver.advance(unit_rows)]
-    return np.array(found, dtype=np.float64)
+        solved += [row.copy() for row in solver.advance(unit_rows)]
+    return np.array(solved, dtype=np.float64)
 
 
 def push(solver: StreamingSolver, z: Reals, start: int) -> Reals:

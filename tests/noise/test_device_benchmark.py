@@ -37,7 +37,7 @@ def test_no_gpu_is_said_in_one_sentence(capsys):
 
 
 def test_a_line_says_what_is_known():
-    found = device.Time("copy", 10**9, 2.5, 2.75, 2.0)
-    assert device.line(found).split() == ["copy", "1e+09", "2.500", "2.750", "2.000", "1.25"]
+    timing = device.Time("copy", 10**9, 2.5, 2.75, 2.0)
+    assert device.line(timing).split() == ["copy", "1e+09", "2.500", "2.750", "2.000", "1.25"]
     missing = device.times("opake, 32 bands", 10, 1, None) if not device.installed("opake.dpftrl") else None
     assert missing is None or device.line(missing).endswith("opake.dpftrl is not installed")

@@ -87,9 +87,9 @@ def test_numbers_have_the_bits_of_the_processor(steps, dtype, first):
     """At the start of a tile and within one, and around 2**32 blocks, where the counter's high half begins."""
     source, right = SeededSource(np.arange(4, dtype=np.uint64)), np.empty(333, dtype)
     source.fill(right, first, SIGMA)
-    found = torch.full((333,), np.nan, dtype=getattr(torch, dtype), device=DEVICE)
-    steps.normals(found, source, first, SIGMA)
-    assert np.array_equal(found.cpu().numpy(), right)
+    drawn = torch.full((333,), np.nan, dtype=getattr(torch, dtype), device=DEVICE)
+    steps.normals(drawn, source, first, SIGMA)
+    assert np.array_equal(drawn.cpu().numpy(), right)
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_rows_are_those_in_memory_and_no_number_is_drawn_there(name, replay, exa
     run = mechanism(name, exact=exact)
     right = list(stream(run, 701, rng=rng()))
     monkeypatch.setattr(NormalSource, "fill", lambda *given: pytest.fail("the processor drew numbers"))
-    found = stream(run, 701, rng=rng(), rows=on_device(replay=replay))
+    noise = stream(run, 701, rng=rng(), rows=on_device(replay=replay))
     for row in right:
-        np.testing.assert_array_equal(found.next(), row)
-    assert found.nbytes == 0 or not replay
+        np.testing.assert_array_equal(noise.next(), row)
+    assert noise.nbytes == 0 or not replay
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_parts_have_their_columns_of_the_whole_noise(name, replay, exact, steps,
     monkeypatch.setattr(steps, "STRETCH", 200)
     run, part = mechanism(name, exact=exact), ((100, 103), (411, 700))
     whole = stream(run, 1501, rng=rng())
-    found = stream(run, 1501, rng=rng(), rows=on_device(replay=replay), part=part)
+    noise = stream(run, 1501, rng=rng(), rows=on_device(replay=replay), part=part)
     for _ in range(3):
         row = whole.next()
-        np.testing.assert_array_equal(found.next(), np.concatenate([row[start:stop] for start, stop in part]))
+        np.testing.assert_array_equal(noise.next(), np.concatenate([row[start:stop] for start, stop in part]))
 
 
 @pytest.mark.parametrize(("name", "exact"), [("bands", True), ("bands of the inverse", False)])
@@ -174,11 +174,11 @@ def test_what_is_far_in_the_tail_takes_its_bits_from_the_processor(name, kernels
     monkeypatch.setattr(kernels, "TAIL", triton.language.constexpr(float(2**60)))
     run = mechanism("bands of the inverse" if name == "replayed" else name, exact=False)
     source = TailHeavy(np.arange(4, dtype=np.uint64))
-    found = of(source, run, on_device(replay=name == "replayed"), width=155)
+    noise = of(source, run, on_device(replay=name == "replayed"), width=155)
     right = of(source, run, Memory(), width=155)
     for _ in range(3):
         row = right.next()
-        np.testing.assert_array_equal(found.next(), row)
+        np.testing.assert_array_equal(noise.next(), row)
         assert np.abs(row).max() > 6.0 * SIGMA
     numbers, right = torch.empty(155, device=DEVICE), np.empty(155, np.float32)
     source.fill(right, 9, SIGMA)
@@ -202,7 +202,7 @@ def test_numbers_as_wrong_as_they_may_be_change_nothing(name, replay, steps, mon
     """
     run = mechanism(name, exact=True)
     right = [row for row, _ in zip(stream(run, 155, rng=rng()), range(3), strict=False)]
-    found = stream(run, 155, rng=rng(), rows=on_device(replay=replay))
+    noise = stream(run, 155, rng=rng(), rows=on_device(replay=replay))
     error = 0.05 / (SIGMA * 2**20)
     table = steps.inverse_distribution_table().copy()
     table[:, -1] += 0.9 * error * (2.0 * (np.arange(len(table)) % 2) - 1.0)
@@ -218,7 +218,7 @@ def test_numbers_as_wrong_as_they_may_be_change_nothing(name, replay, steps, mon
 
     monkeypatch.setattr(steps, "solve_again", decide)
     for row in right:
-        np.testing.assert_array_equal(found.next(), row)
+        np.testing.assert_array_equal(noise.next(), row)
     assert replay or 0.05 * 155 * 3 < sum(map(len, asked)) < 0.5 * 155 * 3
 
 

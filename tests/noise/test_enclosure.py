@@ -96,11 +96,11 @@ def test_derivatives_of_the_quantile_are_those_of_differences():
     def quantile(at):
         return -(2 * at).erfcinv() * arb(2).sqrt()
 
-    found = derivatives(x, 3)
+    series = derivatives(x, 3)
     first = (quantile(u + step) - quantile(u - step)) / (2 * step)
     second = (quantile(u + step) - 2 * quantile(u) + quantile(u - step)) / step**2
-    assert abs(found[1] - first) < arb(2) ** -80
-    assert abs(found[2] - second) < arb(2) ** -80
+    assert abs(series[1] - first) < arb(2) ** -80
+    assert abs(series[2] - second) < arb(2) ** -80
 
 
 @pytest.mark.slow

@@ -71,12 +71,12 @@ class Planted(NormalSource):
         self.planted, self.later = words, dict(later)
 
     def words(self, first, count, level=0):
-        found = self.inner.words(first, count, level).copy()
+        drawn = self.inner.words(first, count, level).copy()
         planted = self.planted if level == 0 else self.later.get(level, {})
         for position, word in planted.items():
             if first <= position < first + count:
-                found[position - first] = word
-        return found
+                drawn[position - first] = word
+        return drawn
 
     def state(self):
         raise NotImplementedError
@@ -90,10 +90,10 @@ def solved(source, matrix, grid, width, block=None):
     """All rows of a solver of these draws."""
     draws = Draws(source, grid.scale, width, [(0, width)])
     solver = exact_solver(matrix, grid=grid, size=width, block=block)
-    found = []
+    rounded = []
     while solver.step < solver.steps:
-        found += [row.copy() for row in solver.advance(draws)]
-    return np.array(found)
+        rounded += [row.copy() for row in solver.advance(draws)]
+    return np.array(rounded)
 
 
 def expected(source, matrix, grid, width, columns):
@@ -102,10 +102,10 @@ def expected(source, matrix, grid, width, columns):
 
     if type(matrix).__name__ in ("InverseToeplitzMatrix", "TreeMatrix"):
         weights = matrix.solve(np.eye(matrix.rows))
-        found = [sums(source, weights, grid.scale, width, column) for column in columns]
+        by_column = [sums(source, weights, grid.scale, width, column) for column in columns]
     else:
-        found = [feedback(source, matrix, grid.scale, width, matrix.steps, column) for column in columns]
-    return np.array(found, dtype=float).T
+        by_column = [feedback(source, matrix, grid.scale, width, matrix.steps, column) for column in columns]
+    return np.array(by_column, dtype=float).T
 
 
 @every_strategy
@@ -113,11 +113,11 @@ def test_the_integers_are_those_of_the_theorem(name):
     """Against Arb's enclosures of the same bits and fractions: no integer differs, and Arb leaves none open."""
     pytest.importorskip("flint")
     run, width = mechanism(STRATEGIES[name]), 12
-    found = rows(stream(run, width, rng=rng(7), exact=True))
+    noise = rows(stream(run, width, rng=rng(7), exact=True))
     grid = grid_of(run.matrix, SIGMA, width)
     source = SeededSource.from_generator(rng(7))
-    np.testing.assert_array_equal(found, expected(source, run.matrix, grid, width, range(width)))
-    assert found.dtype == np.int32
+    np.testing.assert_array_equal(noise, expected(source, run.matrix, grid, width, range(width)))
+    assert noise.dtype == np.int32
 
 
 @pytest.mark.parametrize("name", ["identity", "bands", "bands of the inverse", "tree"])
@@ -134,8 +134,8 @@ def test_numbers_in_the_tail_are_rounded_like_all_others(name):
             for column, row in enumerate(draw.integers(run.matrix.rows, size=width))
         }
         source, grid = Planted(planted), grid_of(run.matrix, SIGMA, width)
-        found = solved(source, run.matrix, grid, width)
-        np.testing.assert_array_equal(found, expected(source, run.matrix, grid, width, range(width)), f"{rounds}")
+        noise = solved(source, run.matrix, grid, width)
+        np.testing.assert_array_equal(noise, expected(source, run.matrix, grid, width, range(width)), f"{rounds}")
 
 
 def test_the_middle_of_a_wide_cell_would_be_another_integer(monkeypatch):
@@ -228,8 +228,8 @@ def test_rows_elsewhere_parts_and_blocks_have_the_same_integers(name, tmp_path):
     some = slice(8_000, 8_400)
     part = ((8_000, 8_100), (8_100, 8_400))
     for place in (None, Replay(), MappedFile(tmp_path)):
-        found = rows(stream(run, width, rng=rng(1), rows=place, part=part))
-        np.testing.assert_array_equal(found, whole[:, some], str(place))
+        noise = rows(stream(run, width, rng=rng(1), rows=place, part=part))
+        np.testing.assert_array_equal(noise, whole[:, some], str(place))
     grid = grid_of(run.matrix, SIGMA, 50)
     source = SeededSource.from_generator(rng(2))
     np.testing.assert_array_equal(
@@ -428,8 +428,10 @@ def test_the_scale_of_a_matrix_changes_nothing():
     plain = ToeplitzMatrix(np.array([1.0, 0.5, 0.25]), 9)
     small = ToeplitzMatrix(plain.coefficients / 32.0, 9)
     source = SeededSource.from_generator(rng(9))
-    found = [solved(source, one, grid_of(one, sigma, 8), 8) for one, sigma in ((plain, 2.0), (small, 2.0 / 32.0))]
-    np.testing.assert_array_equal(*found)
+    rounded = [
+        solved(source, matrix, grid_of(matrix, sigma, 8), 8) for matrix, sigma in ((plain, 2.0), (small, 2.0 / 32.0))
+    ]
+    np.testing.assert_array_equal(*rounded)
 
 
 @pytest.mark.parametrize("strategy", [BinaryTree(), TreeRestart(height=12)])

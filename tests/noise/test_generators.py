@@ -35,8 +35,8 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> str:
     def above(t: float) -> float:
         return CHANCE if t <= 4.01 else 0.1
 
-    one = KnownGenerator("planted", -9.0, 5.0, None, "made up", 0.0, above, lambda t: 0.0)
-    monkeypatch.setitem(GENERATORS, "planted", one)
+    generator = KnownGenerator("planted", -9.0, 5.0, None, "made up", 0.0, above, lambda t: 0.0)
+    monkeypatch.setitem(GENERATORS, "planted", generator)
     return "planted"
 
 

@@ -21,9 +21,9 @@ def _root_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_contestant_is_measured(name, rows):
     from benchmarks.noise import measure
 
-    found = measure(name, bands=3, size=50, steps=4, repeats=1)
-    assert found["memory"] == pytest.approx(rows * 50 * 4 / 1e6)
-    assert found["rate"] >= found["slowest"] > 0.0
+    cost = measure(name, bands=3, size=50, steps=4, repeats=1)
+    assert cost["memory"] == pytest.approx(rows * 50 * 4 / 1e6)
+    assert cost["rate"] >= cost["slowest"] > 0.0
 
 
 def test_one_contestant_says_what_it_found_as_json(capsys, monkeypatch):

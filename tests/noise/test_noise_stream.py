@@ -45,10 +45,10 @@ def test_the_noise_is_the_solution_for_the_numbers_of_the_source(shape, dtype):
     z = np.empty((run.sampler.steps, *shape), dtype)
     SeededSource.from_generator(rng()).fill(z)
     expected = SIGMA * run.matrix.solve(z.reshape(len(z), -1).astype(np.float64))
-    found = np.array(list(stream(run, shape, rng=rng(), dtype=dtype)))
-    assert found.shape == z.shape
-    assert found.dtype == dtype
-    np.testing.assert_allclose(found.reshape(len(z), -1), expected, rtol=0.0, atol=40.0 * np.finfo(dtype).eps)
+    noise = np.array(list(stream(run, shape, rng=rng(), dtype=dtype)))
+    assert noise.shape == z.shape
+    assert noise.dtype == dtype
+    np.testing.assert_allclose(noise.reshape(len(z), -1), expected, rtol=0.0, atol=40.0 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("secure", [False, True])

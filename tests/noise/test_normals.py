@@ -176,7 +176,7 @@ def test_neighbouring_values_are_within_half_a_float32_spacing():
     """At the widest cells of each level: the values of the two smallest integers that end there, by the definition."""
     for level in range(4):
         words = [[0] * level + [TAIL + i] for i in (0, 1)]
-        larger, smaller = (by_definition(*one) for one in words)
+        larger, smaller = (by_definition(*draw) for draw in words)
         gap = larger - smaller
         assert gap <= 0.5 * np.spacing(np.float32(smaller))
         assert gap <= 2.0**-20 / smaller < 1.03 * gap  # the claim, and that it says no more than it must
@@ -225,10 +225,10 @@ def test_a_number_depends_on_its_position_alone(make):
 @pytest.mark.parametrize("make", [seeded, keyed])
 def test_a_scale_multiplies_before_the_rounding(make):
     """Also at a position that a run of 1e5 steps on 1e10 parameters reaches."""
-    exact, found = np.empty(50), np.empty(50, np.float32)
+    exact, scaled = np.empty(50), np.empty(50, np.float32)
     make().fill(exact, 10**15 + 3)
-    make().fill(found, 10**15 + 3, 1.7)
-    np.testing.assert_array_equal(found, (exact * 1.7).astype(np.float32))
+    make().fill(scaled, 10**15 + 3, 1.7)
+    np.testing.assert_array_equal(scaled, (exact * 1.7).astype(np.float32))
 
 
 @pytest.mark.parametrize("make", [seeded, keyed])
@@ -298,8 +298,8 @@ def test_the_key_stream_is_aes_in_counter_mode():
 def test_two_seeds_and_two_keys_differ():
     pytest.importorskip("cryptography")
     assert not np.intersect1d(seeded(0).words(0, 1000), seeded(1).words(0, 1000)).size
-    one, two = KeyedSource.from_operating_system(), KeyedSource.from_operating_system()
-    assert not np.intersect1d(one.words(0, 1000), two.words(0, 1000)).size
+    first, second = KeyedSource.from_operating_system(), KeyedSource.from_operating_system()
+    assert not np.intersect1d(first.words(0, 1000), second.words(0, 1000)).size
 
 
 def test_seeding_moves_the_generator_on():

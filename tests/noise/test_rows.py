@@ -116,9 +116,9 @@ def test_replay_keeps_nothing_and_says_what_it_costs():
             asked = rows_asked_for(noise)
             assert asked == cost(step), (name, step)
     noise = made("bands of the inverse", shape=3, rows=Replay())
-    found = [rows_asked_for(noise) for _ in range(STEPS)]
+    counts = [rows_asked_for(noise) for _ in range(STEPS)]
     block = 2  # of steps that are solved together: a replay begins with a whole one
-    assert all(min(t + 1, 6) <= asked <= min(t + 1, 6) + block - 1 for t, asked in enumerate(found))
+    assert all(min(t + 1, 6) <= asked <= min(t + 1, 6) + block - 1 for t, asked in enumerate(counts))
 
 
 def rows_asked_for(noise):

@@ -27,11 +27,11 @@ def coefficients_of(entries, bands):
     """Entry [b, j] of the result for (first, count) is entries[first + b, first + b - j], or zero."""
 
     def coefficients(first, count):
-        found = np.zeros((count, bands))
+        banded = np.zeros((count, bands))
         for b in range(count):
             for j in range(min(bands, first + b + 1)):
-                found[b, j] = entries[first + b, first + b - j]
-        return found
+                banded[b, j] = entries[first + b, first + b - j]
+        return banded
 
     return coefficients
 
@@ -103,8 +103,8 @@ def test_buffers_invert(buffers, block, dtype):
     diagonal, scales, decays = 1.25, np.linspace(0.1, 0.4, buffers) / buffers, np.linspace(0.3, 0.99, buffers)
     column = diagonal * np.array([1.0, *(float(scales @ decays ** (t - 1)) for t in range(1, STEPS))])
     solver = Buffers(scales=scales, decays=decays, diagonal=diagonal, steps=STEPS, size=STEPS, dtype=dtype, block=block)
-    found = left_inverse(solver, STEPS)
-    np.testing.assert_allclose(found, np.linalg.inv(toeplitz(column)), rtol=0.0, atol=tolerance(dtype))
+    inverse = left_inverse(solver, STEPS)
+    np.testing.assert_allclose(inverse, np.linalg.inv(toeplitz(column)), rtol=0.0, atol=tolerance(dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -112,10 +112,10 @@ def test_buffers_invert(buffers, block, dtype):
 def test_trees_sum_the_nodes_of_a_prefix(steps, leaves, dtype):
     nodes = tree_nodes(steps, leaves)
     solver = TreeAggregation(leaves=leaves, steps=steps, size=len(nodes), dtype=dtype)
-    found = left_inverse(solver, len(nodes))
+    inverse = left_inverse(solver, len(nodes))
     prefixes = prefix_by_decomposition(steps, leaves, nodes)
-    np.testing.assert_array_equal(np.cumsum(found, axis=0), prefixes)
-    np.testing.assert_array_equal(found @ nodes, np.eye(steps))
+    np.testing.assert_array_equal(np.cumsum(inverse, axis=0), prefixes)
+    np.testing.assert_array_equal(inverse @ nodes, np.eye(steps))
     assert len(solver.arrays["nodes"]) <= np.log2(steps) + 1.0
 
 
@@ -143,10 +143,10 @@ def test_blocks_and_chunks_change_no_bit(kind, dtype):
         def rows_of_z(out, row, column):
             out[...] = z[row : row + len(out), columns][:, column : column + out.shape[1]]
 
-        found = []
+        rows = []
         while solver.step < STEPS:
-            found += [row.copy() for row in solver.advance(rows_of_z)]
-        return np.array(found)
+            rows += [row.copy() for row in solver.advance(rows_of_z)]
+        return np.array(rows)
 
     whole = run(None, slice(0, size))
     for block in (1, 5, 16):
@@ -160,8 +160,8 @@ def test_a_block_of_one_is_one_step(kind):
     z = np.random.default_rng(4).standard_normal((STEPS, 5))
     pushed = many(kind, 5, np.float64, 1)
     inverse = left_inverse(many(kind, STEPS, np.float64, None), STEPS)
-    found = np.array([push(pushed, row, step) for step, row in enumerate(z)])
-    np.testing.assert_allclose(found, inverse @ z, rtol=0.0, atol=1e-13)
+    solved = np.array([push(pushed, row, step) for step, row in enumerate(z)])
+    np.testing.assert_allclose(solved, inverse @ z, rtol=0.0, atol=1e-13)
     with pytest.raises(InvalidInputError, match="All 23 planned steps"):
         push(pushed, z[0], STEPS)
 
@@ -172,8 +172,8 @@ def test_a_tree_asks_for_nodes_that_a_step_completes():
     solver = TreeAggregation(leaves=4, steps=6, size=3, dtype=np.float64)
     inverse = left_inverse(TreeAggregation(leaves=4, steps=6, size=len(nodes), dtype=np.float64), len(nodes))
     ends = [*(solver.row(step) for step in range(1, 6)), len(nodes)]
-    found = [push(solver, z[solver.row(step) : end], solver.row(step)) for step, end in enumerate(ends)]
-    np.testing.assert_allclose(found, inverse @ z, rtol=0.0, atol=1e-13)
+    solved = [push(solver, z[solver.row(step) : end], solver.row(step)) for step, end in enumerate(ends)]
+    np.testing.assert_allclose(solved, inverse @ z, rtol=0.0, atol=1e-13)
 
 
 def test_the_rounding_of_substitution_is_small_backwards():

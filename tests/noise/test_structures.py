@@ -57,11 +57,11 @@ EXAMPLES: dict[str, StrategyMatrix] = {
 
 def test_every_structure_has_a_solver_and_an_example():
     for module in pkgutil.iter_modules(structures.__path__):
-        found = importlib.import_module(f"{structures.__name__}.{module.name}")
-        for _, member in inspect.getmembers(found, inspect.isclass):
+        structure = importlib.import_module(f"{structures.__name__}.{module.name}")
+        for _, member in inspect.getmembers(structure, inspect.isclass):
             if issubclass(member, StrategyMatrix) and not inspect.isabstract(member):
                 assert member in SOLVERS, f"noise/registry.py has no line for {member.__name__}"
-                assert member in {type(one) for one in EXAMPLES.values()}
+                assert member in {type(example) for example in EXAMPLES.values()}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -70,10 +70,10 @@ def test_the_solver_is_the_left_inverse_of_the_matrix(name, dtype, block):
     """All entries, against the matrix's own solve, against C itself, and the size of the state."""
     matrix = EXAMPLES[name]
     solver = streaming_solver(matrix, size=matrix.rows, dtype=dtype, block=block)
-    found = left_inverse(solver, matrix.rows)
+    inverse = left_inverse(solver, matrix.rows)
     tolerance = 100.0 * np.finfo(dtype).eps
-    np.testing.assert_allclose(found, matrix.solve(np.eye(matrix.rows)), rtol=0.0, atol=tolerance)
-    np.testing.assert_allclose(found @ matrix.materialize(), np.eye(matrix.steps), rtol=0.0, atol=10.0 * tolerance)
+    np.testing.assert_allclose(inverse, matrix.solve(np.eye(matrix.rows)), rtol=0.0, atol=tolerance)
+    np.testing.assert_allclose(inverse @ matrix.materialize(), np.eye(matrix.steps), rtol=0.0, atol=10.0 * tolerance)
     assert solver.nbytes == sum(array.nbytes for array in solver.arrays.values())
 
 
@@ -127,14 +127,14 @@ def test_columns_by_themselves_have_the_same_bits(name):
 
     def rows(first, last):
         solver = streaming_solver(matrix, size=last - first, dtype=np.float32)
-        found = []
+        solved = []
 
         def rows_of_z(out, row, column):
             out[...] = z[row : row + len(out), first + column : first + column + out.shape[1]]
 
         while solver.step < matrix.steps:
-            found += [row.copy() for row in solver.advance(rows_of_z)]
-        return np.array(found)
+            solved += [row.copy() for row in solver.advance(rows_of_z)]
+        return np.array(solved)
 
     whole = rows(0, 70)
     for first, last in ((0, 1), (1, 6), (6, 69), (69, 70)):
