@@ -20,11 +20,11 @@ def small(cli):
 
 def test_all_parts_of_a_correct_plan_pass(small):
     """False failure with probability at most 1e-3, and the seed is fixed."""
-    found = small(*FAST, "--json").json
-    assert not found["refuted"]
-    assert found["level"] == pytest.approx(1e-3)
-    assert [one["about"] for one in found["verdicts"]] == ["sampler", "noise", "mechanism"]
-    epsilon = found["verdicts"][2]["epsilon"]
+    report = small(*FAST, "--json").json
+    assert not report["refuted"]
+    assert report["level"] == pytest.approx(1e-3)
+    assert [verdict["about"] for verdict in report["verdicts"]] == ["sampler", "noise", "mechanism"]
+    epsilon = report["verdicts"][2]["epsilon"]
     assert 0.0 < epsilon["audited"] < epsilon["upper"]
     assert epsilon["delta"] == 0.01
     text = small(*FAST, "--part", "noise", "--part", "sampler").out
@@ -48,8 +48,8 @@ def test_what_is_refuted_ends_with_exit_code_1(small, monkeypatch):
     assert result.code == 1
     assert "does not do what is claimed" in result.out
     assert "claim about: mechanism" in result.complaint
-    found = json.loads(small(*FAST, "--part", "mechanism", "--json").out)  # one object, and nothing else
-    assert (found["refuted"], found["exit_code"], found["error"]) == (True, 1, result.complaint)
+    report = json.loads(small(*FAST, "--part", "mechanism", "--json").out)  # one object, and nothing else
+    assert (report["refuted"], report["exit_code"], report["error"]) == (True, 1, result.complaint)
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,12 @@ def train(data, tape):
 
 def test_a_training_loop_is_replayed(cli):
     Path("loop.py").write_text(LOOP.format(clip_norm=1.0))
-    found = cli("audit", "--replay", "loop.py", "--json").json
-    assert (found["refuted"], found["level"]) == (False, 0.0)
-    assert found["verdicts"][0]["samples"] == 3
+    report = cli("audit", "--replay", "loop.py", "--json").json
+    assert (report["refuted"], report["level"]) == (False, 0.0)
+    assert report["verdicts"][0]["samples"] == 3
     assert cli("audit", "plan.toml", "--replay", "loop.py").code == 0
     Path("loop.py").write_text(LOOP.format(clip_norm=1.0) + "    print('trained')\nprint('loaded')")
-    assert cli("audit", "--replay", "loop.py", "--json").json == found  # and nothing else on stdout
+    assert cli("audit", "--replay", "loop.py", "--json").json == report  # and nothing else on stdout
     Path("loop.py").write_text(LOOP.format(clip_norm=0.5))
     result = cli("audit", "--replay", "loop.py")
     assert result.code == 1
@@ -192,12 +192,18 @@ def test_an_addendum_is_written_shown_and_derived_again(small):
     small.write_plan({"sampler.kind": '"poisson"', "data.num_examples": "200", "data.batch_size": "20"})
     assert small("epsilon", "plan.toml", "--delta", "0.01", "--out", "c.json").code == 0
     audit = ("audit", "plan.toml", "--certificate", "c.json", "--seed", "1", "--samples", "1000", "--out", "a.json")
-    found = small(*audit, "--json").json
-    assert not found["refuted"]
-    assert [one["outcome"] for one in found["checks"]] == ["passed", "passed", "not_tested", "not_tested", "holds"]
+    addendum = small(*audit, "--json").json
+    assert not addendum["refuted"]
+    assert [check["outcome"] for check in addendum["checks"]] == [
+        "passed",
+        "passed",
+        "not_tested",
+        "not_tested",
+        "holds",
+    ]
     shown = small("show", "a.json").out
     assert "not tested" in shown
-    assert small("show", "a.json", "--json").json["addendum"]["digest"] == found["digest"]
+    assert small("show", "a.json", "--json").json["addendum"]["digest"] == addendum["digest"]
     verified = small("verify", "a.json")
     assert verified.code == 0
     assert "verified" in verified.out
@@ -299,10 +305,10 @@ CRITERION, EXAMPLE, BATCH, SHAPES = torch.nn.CrossEntropyLoss(), (torch.ones(4),
 def test_the_bits_of_a_model_are_audited(cli):
     pytest.importorskip("opacus", reason="needs torch and opacus")
     Path("model.py").write_text(MODEL)
-    found = cli("audit", "--invariance", "model.py", "--json").json  # and nothing else on stdout
-    assert found["invariant"]
-    assert (found["batch"], found["mode"], found["worst"]) == (32, "hooks", 0.0)
-    assert [shape["examples"] for shape in found["shapes"]] == [2]
+    report = cli("audit", "--invariance", "model.py", "--json").json  # and nothing else on stdout
+    assert report["invariant"]
+    assert (report["batch"], report["mode"], report["worst"]) == (32, "hooks", 0.0)
+    assert [shape["examples"] for shape in report["shapes"]] == [2]
     assert "No bit of the example's gradient changed" in cli("audit", "--invariance", "model.py").out
     Path("model.py").write_text(f"{MODEL}GRAD_SAMPLE_MODE = 'functorch'\n")
     assert cli("audit", "--invariance", "model.py", "--json").json["mode"] == "functorch"
@@ -312,11 +318,11 @@ def test_bits_that_change_end_with_exit_code_1(cli):
     pytest.importorskip("opacus", reason="needs torch and opacus")
     Path("model.py").write_text(f"{MODEL}MODEL.append(torch.nn.Dropout(0.5))\n")
     result = cli("audit", "--invariance", "model.py", "--json")
-    found = json.loads(result.out)  # one object, and nothing else
-    assert (result.code, found["exit_code"], found["invariant"]) == (1, 1, False)
-    assert found["dropout"] == ["3"]
-    assert "depends on its place or on the other examples" in found["error"]
-    assert found["error"] in result.err
+    report = json.loads(result.out)  # one object, and nothing else
+    assert (result.code, report["exit_code"], report["invariant"]) == (1, 1, False)
+    assert report["dropout"] == ["3"]
+    assert "depends on its place or on the other examples" in report["error"]
+    assert report["error"] in result.err
 
 
 def test_what_has_no_bits_to_audit_is_named(cli):

@@ -50,12 +50,12 @@ def test_certificates_compose_in_any_relation(cli):
 
 def test_a_search_for_the_best_trial(cli):
     cli("epsilon", "plan.toml", "--out", "a.json")
-    found = cli("tune", "a.json", "--trials", "10", "--out", "best.json", "--json").json
-    assert found.keys() == CLAIM | {"trials"}
-    assert found["trials"] == {"kind": "negative_binomial", "shape": 1.0, "gamma": 0.1}
+    claim = cli("tune", "a.json", "--trials", "10", "--out", "best.json", "--json").json
+    assert claim.keys() == CLAIM | {"trials"}
+    assert claim["trials"] == {"kind": "negative_binomial", "shape": 1.0, "gamma": 0.1}
     assert cli("verify", "best.json", "--json").json["verified"] is True
     fixed = cli("tune", "plan.toml", "--trials", "2", "--distribution", "fixed", "--json").json
-    assert fixed["epsilon"]["upper"] > found["epsilon"]["lower"]
+    assert fixed["epsilon"]["upper"] > claim["epsilon"]["lower"]
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,9 @@ def sealed_with(changes: dict[str, Any], source: str = "cert.json", name: str = 
 @pytest.mark.parametrize("sampler", ["balls_in_bins", "deterministic", "random_allocation"])
 @pytest.mark.parametrize("kind", STRATEGIES)
 def test_every_strategy_has_a_bound(cli: Any, plan: Callable[..., str], kind: str, sampler: str) -> None:
-    found = cli("epsilon", plan(kind, STRATEGIES[kind], sampler), "--method", "gaussian", "--json")
-    interval = found.json["epsilon"]
-    assert found.created == set()
+    issued = cli("epsilon", plan(kind, STRATEGIES[kind], sampler), "--method", "gaussian", "--json")
+    interval = issued.json["epsilon"]
+    assert issued.created == set()
     assert 0.0 < interval["upper"] < 10.0
     assert sampler != "deterministic" or 0.999 * interval["upper"] < interval["lower"] <= interval["upper"]
 
@@ -280,18 +280,18 @@ def test_methods_that_do_not_apply(cli: Any, plan: Callable[..., str], method: s
 
 
 def test_a_budget_that_is_over_leaves_the_gaussian(cli: Any, plan: Callable[..., str]) -> None:
-    found = cli("epsilon", plan("binary_tree", {}), "--budget", "1e-6", "--json").json
-    assert found["method"]["upper"] == "gaussian"
-    found = cli("delta", "plan.toml", "--epsilon", "0", "--budget", "1e-6", "--json").json
-    assert 0.0 < found["delta"]["upper"] <= 1.0
+    answer = cli("epsilon", plan("binary_tree", {}), "--budget", "1e-6", "--json").json
+    assert answer["method"]["upper"] == "gaussian"
+    answer = cli("delta", "plan.toml", "--epsilon", "0", "--budget", "1e-6", "--json").json
+    assert 0.0 < answer["delta"]["upper"] <= 1.0
 
 
 def test_extreme_questions(cli: Any, plan: Callable[..., str]) -> None:
     plan("banded_square_root", {"bands": 2}, "deterministic")
     cli.refuses("epsilon", "plan.toml", "--noise-multiplier", "0.01", code=1, says=("0.01", "more noise"))
     for sigma, delta, most in (("4", "0.5", 1e-6), ("1e6", "1e-30", 1e-3), ("1e6", "1e-5", 1e-3)):
-        found = cli("epsilon", "plan.toml", "--noise-multiplier", sigma, "--delta", delta, "--json").json["epsilon"]
-        assert 0.0 <= (found["lower"] or 0.0) <= found["upper"] <= most
+        interval = cli("epsilon", "plan.toml", "--noise-multiplier", sigma, "--delta", delta, "--json").json["epsilon"]
+        assert 0.0 <= (interval["lower"] or 0.0) <= interval["upper"] <= most
 
 
 def test_compare_is_ordered_and_consistent(cli: Any, plan: Callable[..., str]) -> None:

@@ -27,13 +27,13 @@ def quick(cli: Any) -> Any:
 
 
 def test_json_is_one_object_with_two_sides_everywhere(quick: Any) -> None:
-    found = quick("curve", "plan.toml", "--noise-multiplier", "0.8,1,1", "--json").json
-    assert found.keys() == {"delta", "curves"}
-    assert [one["noise_multiplier"] for one in found["curves"]] == [0.8, 1.0]
-    for one in found["curves"]:
-        assert list(one["numbers"]) == NUMBERS
-        assert all(number["lower"] <= number["upper"] for number in one["numbers"].values())
-        profile, trade_off = one["profile"], one["trade_off"]
+    printed = quick("curve", "plan.toml", "--noise-multiplier", "0.8,1,1", "--json").json
+    assert printed.keys() == {"delta", "curves"}
+    assert [curve["noise_multiplier"] for curve in printed["curves"]] == [0.8, 1.0]
+    for curve in printed["curves"]:
+        assert list(curve["numbers"]) == NUMBERS
+        assert all(number["lower"] <= number["upper"] for number in curve["numbers"].values())
+        profile, trade_off = curve["profile"], curve["trade_off"]
         assert profile.keys() == {"epsilon", "delta_lower", "delta_upper"}
         assert trade_off.keys() == {"type_one_error", "type_two_error_lower", "type_two_error_upper"}
         for low, high in (
@@ -41,15 +41,15 @@ def test_json_is_one_object_with_two_sides_everywhere(quick: Any) -> None:
             (trade_off["type_two_error_lower"], trade_off["type_two_error_upper"]),
         ):
             assert all(a <= b for a, b in zip(low, high, strict=True))
-    less, more = (one["numbers"]["mu"]["upper"] for one in found["curves"])
+    less, more = (curve["numbers"]["mu"]["upper"] for curve in printed["curves"])
     assert less == pytest.approx(1.25, rel=1e-6)
     assert more == pytest.approx(1.0, rel=1e-6)
 
 
 def test_epsilons_are_calibrated(quick: Any) -> None:
-    found = quick("curve", "plan.toml", "--epsilon", "1,4", "--json").json
-    for target, one in zip((1.0, 4.0), found["curves"], strict=True):
-        assert 0.998 * target <= one["numbers"]["epsilon"]["upper"] <= target * (1.0 + 1e-6)
+    printed = quick("curve", "plan.toml", "--epsilon", "1,4", "--json").json
+    for target, curve in zip((1.0, 4.0), printed["curves"], strict=True):
+        assert 0.998 * target <= curve["numbers"]["epsilon"]["upper"] <= target * (1.0 + 1e-6)
 
 
 def test_text_has_a_column_for_each_curve(quick: Any) -> None:
@@ -68,11 +68,11 @@ def test_csv_and_json_files_say_the_same(quick: Any) -> None:
     assert result.created == {"c.JSON"}
     assert result.out.endswith("curves written to c.JSON\n")
     rows = list(csv.DictReader(Path("c.csv").read_text().splitlines()))
-    (one,) = json.loads(Path("c.JSON").read_text())["curves"]
+    (curve,) = json.loads(Path("c.JSON").read_text())["curves"]
     points = [row for row in rows if row["curve"] == "delta_by_epsilon"]
-    assert [float(row["upper"]) for row in points] == one["profile"]["delta_upper"]
+    assert [float(row["upper"]) for row in points] == curve["profile"]["delta_upper"]
     assert {row["curve"]: float(row["lower"]) for row in rows if not row["x"]} == {
-        name: number["lower"] for name, number in one["numbers"].items()
+        name: number["lower"] for name, number in curve["numbers"].items()
     }
 
 

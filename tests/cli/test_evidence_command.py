@@ -111,7 +111,7 @@ def test_list(cli: Any, runs: tuple[Run, Run]) -> None:
         f"{second.key[:12]}  -          add        toy       2       128      2030-01-01T00:00:03+00:00",
     ]
     listed = cli("evidence", "list", "x.sqlite", "--json").json
-    assert [one["key"] for one in listed["runs"]] == [first.key, second.key]
+    assert [run["key"] for run in listed["runs"]] == [first.key, second.key]
     assert listed["runs"][1] | {"key": "", "hockeystick_version": ""} == {
         "key": "",
         "about": "",
@@ -129,11 +129,11 @@ def test_show(cli: Any, runs: tuple[Run, Run]) -> None:
     first, second = runs
     everything = cli("evidence", "show", "x.sqlite")
     assert everything.out.count("run ") == 2
-    one = cli("evidence", "show", "x.sqlite", second.key[:8])
-    assert f"run {second.key}" in one.out
-    assert first.key not in one.out
+    selected = cli("evidence", "show", "x.sqlite", second.key[:8])
+    assert f"run {second.key}" in selected.out
+    assert first.key not in selected.out
     for part in ("add, toy, order = 2", "1 of 64 samples without a gap (1 more behind a gap)", "upper", "lower"):
-        assert part in one.out
+        assert part in selected.out
     (shown,) = cli("evidence", "show", "x.sqlite", first.key.upper(), "--json").json["runs"]
     chunks = [run_chunk(Toy(direction=first.direction), first, stream) for stream in range(3)]
     assert shown["samples"] == 192
@@ -177,15 +177,15 @@ def test_verify_without_a_pair_says_what_it_did_not_do(cli: Any, runs: tuple[Run
         f"run {runs[1].key[:12]}: chunk 1 is missing; what is stored behind it waits for it",
         "no samples were drawn again; give --certificate or --plan, which say what to draw from",
     ]
-    found = cli("evidence", "verify", "x.sqlite", "--json").json
-    assert (found["intact"], found["redrawn"], found["gaps"]) == (True, None, {runs[1].key: 1})
+    health = cli("evidence", "verify", "x.sqlite", "--json").json
+    assert (health["intact"], health["redrawn"], health["gaps"]) == (True, None, {runs[1].key: 1})
 
 
 def test_verify_with_a_plan(cli: Any, runs: tuple[Run, Run]) -> None:
     done = cli("evidence", "verify", "x.sqlite", "--plan", "plan.toml", "--chunks", "9")
     assert f"run {runs[0].key[:12]}: drawn again and confirmed: 0, 1, 2 (3 bit for bit)" in done.out
-    found = cli("evidence", "verify", "x.sqlite", "--plan", "plan.toml", "--chunks", "1", "--json").json
-    assert [(one["run"], len(one["streams"]), one["bit_for_bit"]) for one in found["redrawn"]] == [
+    health = cli("evidence", "verify", "x.sqlite", "--plan", "plan.toml", "--chunks", "1", "--json").json
+    assert [(run["run"], len(run["streams"]), run["bit_for_bit"]) for run in health["redrawn"]] == [
         (run.key, 1, 1) for run in runs
     ]
     other = ("--plan", "plan.toml", "--noise-multiplier", "2")
@@ -194,8 +194,8 @@ def test_verify_with_a_plan(cli: Any, runs: tuple[Run, Run]) -> None:
 
 def test_verify_with_a_certificate(cli: Any, runs: tuple[Run, Run]) -> None:
     certificate(cli, RunClaim(run=runs[0], chunks=3), RunClaim(run=runs[1], chunks=1))
-    found = cli("evidence", "verify", "x.sqlite", "--certificate", "cert.json", "--json").json
-    assert [one["run"] for one in found["redrawn"]] == [run.key for run in runs]
+    health = cli("evidence", "verify", "x.sqlite", "--certificate", "cert.json", "--json").json
+    assert [run["run"] for run in health["redrawn"]] == [run.key for run in runs]
     certificate(cli, RunClaim(run=runs[1], chunks=2), name="more.json")
     says = ("uses 2 chunks", runs[1].key[:12], "has 1")
     cli.refuses("evidence", "verify", "x.sqlite", "--certificate", "more.json", code=1, says=says)

@@ -68,9 +68,9 @@ def test_after_every_line(arguments: tuple[str, ...], code: int, out: str) -> No
         check=True,
         start_new_session=True,
     )
-    found = json.loads(done.stdout)
-    interrupted = [one for one in found if one[0] == 130]
-    finished = [one for one in found if one[0] != 130]
+    endings = json.loads(done.stdout)
+    interrupted = [ending for ending in endings if ending[0] == 130]
+    finished = [ending for ending in endings if ending[0] != 130]
     assert len(interrupted) > 10
     assert len(finished) > 5
     for _, printed, said in interrupted:
@@ -79,7 +79,7 @@ def test_after_every_line(arguments: tuple[str, ...], code: int, out: str) -> No
         assert printed in ("", out)
     assert {(status, printed) for status, printed, _ in finished} == {(code, out)}
     assert {said.count("\n") for _, _, said in finished} == {0 if code == 0 else 1}
-    assert found == interrupted + finished
+    assert endings == interrupted + finished
 
 
 BEFORE = "import atexit, os, signal, sys, threading\n"

@@ -381,7 +381,7 @@ def test_strategies_that_cannot_be_sampled_are_refused_by_the_method_and_left_ou
     cli.write_plan({place: value for place, value in changes.items() if place != "strategy.bands"})
     cli.refuses("epsilon", "plan.toml", *SAMPLED, "--method", "monte_carlo", says=("'monte_carlo'", says))
     bounds = cli("compare", "plan.toml", *SAMPLED, "--json").json["bounds"]
-    (row,) = [one for one in bounds if one["method"] == "monte_carlo" and one["side"] == "upper"]
+    (row,) = [row for row in bounds if row["method"] == "monte_carlo" and row["side"] == "upper"]
     assert says in row["status"]
 
 

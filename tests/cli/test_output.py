@@ -51,31 +51,31 @@ def test_delta_json(cli: Any) -> None:
 
 def test_calibrate_json_and_verify_json(cli: Any) -> None:
     result = cli("calibrate", "plan.toml", "--json")
-    found = result.json
-    assert found.keys() == ANSWER | {"target", "certificate"}
-    assert_claim(found, "epsilon", "delta")
-    assert found["target"] == {"epsilon": 2.0, "delta": 1e-5}
-    assert found["epsilon"]["upper"] <= 2.0
-    assert result.created == {found["certificate"]} == {"plan.certificate.json"}
+    answer = result.json
+    assert answer.keys() == ANSWER | {"target", "certificate"}
+    assert_claim(answer, "epsilon", "delta")
+    assert answer["target"] == {"epsilon": 2.0, "delta": 1e-5}
+    assert answer["epsilon"]["upper"] <= 2.0
+    assert result.created == {answer["certificate"]} == {"plan.certificate.json"}
     verified = cli("verify", "plan.certificate.json", "--json").json
     assert verified.keys() == CLAIM | {"verified", "stand_ins"}
     assert verified["verified"] is True
-    assert verified["epsilon"] == found["epsilon"]
+    assert verified["epsilon"] == answer["epsilon"]
 
 
 def test_compare_json(cli: Any) -> None:
-    found = cli("compare", "plan.toml", "--json").json
-    assert found.keys() == {"delta", "noise_multiplier", "bounds"}
-    rows = found["bounds"]
+    comparison = cli("compare", "plan.toml", "--json").json
+    assert comparison.keys() == {"delta", "noise_multiplier", "bounds"}
+    rows = comparison["bounds"]
     for row in rows:
         assert row.keys() == {"method", "side", "kind", "confidence", "epsilon", "seconds", "status"}
         assert (row["epsilon"] is None) == (row["status"] != "ok")
     kinds = ("identity", Plan.load("plan.toml").sampler.kind)
     assert {(row["method"], row["side"]) for row in rows} == {
-        (one.name, side.value)
-        for one in every_accountant().values()
-        for side in one.sides
-        if one.kind is Kind.DETERMINISTIC and one.covers(pair_types(*kinds)[0])
+        (method.name, side.value)
+        for method in every_accountant().values()
+        for side in method.sides
+        if method.kind is Kind.DETERMINISTIC and method.covers(pair_types(*kinds)[0])
     }
     lower = max(row["epsilon"] or 0.0 for row in rows if row["side"] == "lower")
     assert all(row["epsilon"] >= lower for row in rows if row["side"] == "upper" and row["epsilon"] is not None)
@@ -84,10 +84,10 @@ def test_compare_json(cli: Any) -> None:
 
 
 def test_options_override_the_plan(cli: Any) -> None:
-    found = cli("epsilon", "plan.toml", "--delta", "1e-3", "--noise-multiplier", "2", "--method", "gaussian", "--json")
-    assert found.json["delta"] == 1e-3
-    assert found.json["noise_multiplier"] == 2.0
-    assert found.json["method"]["upper"] == "gaussian"
+    answer = cli("epsilon", "plan.toml", "--delta", "1e-3", "--noise-multiplier", "2", "--method", "gaussian", "--json")
+    assert answer.json["delta"] == 1e-3
+    assert answer.json["noise_multiplier"] == 2.0
+    assert answer.json["method"]["upper"] == "gaussian"
 
 
 @pytest.mark.parametrize("suffix", ["json", "JSON"])
@@ -159,14 +159,14 @@ def test_plots(cli: Any, name: str) -> None:
 
 def test_list_covers_everything(cli: Any) -> None:
     def listed(topic: str) -> list[dict[str, str]]:
-        found = cli("list", topic, "--json").json
-        assert found.keys() == {topic}
-        return list(found[topic])
+        printed = cli("list", topic, "--json").json
+        assert printed.keys() == {topic}
+        return list(printed[topic])
 
     assert [row["name"] for row in listed("samplers")] == list(SAMPLERS)
     assert [row["name"] for row in listed("accountants")] == list(every_accountant())
     assert [row["name"] for row in listed("strategies")] == [
-        one.model_fields["kind"].default for one in STRATEGIES.values()
+        strategy.model_fields["kind"].default for strategy in STRATEGIES.values()
     ]
     support = listed("support")
     assert [row["name"] for row in support] == [f"{strategy} with {sampler}" for strategy, sampler in PAIRS]
@@ -225,11 +225,11 @@ def test_an_interrupted_kernel_is_an_interruption(cli: Any, monkeypatch: pytest.
 
 def test_a_budget_that_is_over_leaves_calibrate_with_the_gaussian(cli: Any) -> None:
     cli.write_plan({"data.num_examples": "100000", "sampler.kind": '"poisson"'})
-    found = cli("calibrate", "plan.toml", "--budget", "0.001", "--json").json
-    assert found["epsilon"]["upper"] <= 2.0
-    assert found["method"]["upper"] == "gaussian"
-    assert all(one["seconds"] > 0.001 for one in found["cut_off"])
-    assert "direct" in {one["method"] for one in found["cut_off"]}
+    answer = cli("calibrate", "plan.toml", "--budget", "0.001", "--json").json
+    assert answer["epsilon"]["upper"] <= 2.0
+    assert answer["method"]["upper"] == "gaussian"
+    assert all(method["seconds"] > 0.001 for method in answer["cut_off"])
+    assert "direct" in {method["method"] for method in answer["cut_off"]}
     done = cli("calibrate", "plan.toml", "--budget", "0.001")
     assert "hockeystick: the budget ended the search; a larger one may find less noise" in done.err
     told = done.out
@@ -238,8 +238,8 @@ def test_a_budget_that_is_over_leaves_calibrate_with_the_gaussian(cli: Any) -> N
 
 def test_a_budget_that_is_over_leaves_epsilon_with_a_bound(cli: Any) -> None:
     cli.write_plan({"data.num_examples": "100000", "sampler.kind": '"poisson"', "mechanism.noise_multiplier": "10.0"})
-    found = cli("epsilon", "plan.toml", "--budget", "1e-6", "--json").json
-    assert found["epsilon"]["upper"] > 0.0
+    answer = cli("epsilon", "plan.toml", "--budget", "1e-6", "--json").json
+    assert answer["epsilon"]["upper"] > 0.0
     rows = cli("compare", "plan.toml", "--budget", "1e-6", "--json").json["bounds"]
     for row in rows:
         if row["method"] == "direct":

@@ -42,23 +42,23 @@ def test_a_certified_plan_is_written_and_drawn(cli: Cli) -> None:
     cli.write_plan(SMALL)
     options = ("--samplers", "poisson,random_allocation", "--budget", "60", "--json", "--epsilon", "2.5")
     result = cli("recommend", "plan.toml", *options, "--write", "best.toml", "--plot", "best.svg")
-    found = result.json
-    assert found["certified"]
-    assert found["choices"][0]["status"] == "certified"
-    assert found["choices"][0]["epsilon"]["upper"] <= 2.5
+    answer = result.json
+    assert answer["certified"]
+    assert answer["choices"][0]["status"] == "certified"
+    assert answer["choices"][0]["epsilon"]["upper"] <= 2.5
     assert result.created == {"best.toml", "best.svg"}
     best = hs.Plan.load("best.toml")
     assert (best.target.epsilon, best.target.delta) == (2.5, 1e-5)
-    assert best.noise_multiplier == found["choices"][0]["noise_multiplier"]
+    assert best.noise_multiplier == answer["choices"][0]["noise_multiplier"]
     assert cli("epsilon", "best.toml", "--json").json["epsilon"]["upper"] <= 2.5
 
 
 def test_progress_calls_no_smaller_noise_certified(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
     cli.write_plan(SMALL)
-    found = hs.recommend(hs.Plan.load("plan.toml"), epsilon=2.0, delta=1e-5, budget=0.0)
+    recommendation = hs.recommend(hs.Plan.load("plan.toml"), epsilon=2.0, delta=1e-5, budget=0.0)
     mechanism = hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=2.3456149)
-    calibrated = replace(found.best, certificate=hs.certify(mechanism, delta=1e-5, method="gaussian"))
-    Progress(time.monotonic(), table=False).answer(replace(found, choices=(calibrated,)))
+    calibrated = replace(recommendation.best, certificate=hs.certify(mechanism, delta=1e-5, method="gaussian"))
+    Progress(time.monotonic(), table=False).answer(replace(recommendation, choices=(calibrated,)))
     said = capsys.readouterr().err.split()
     assert said[-1] == "(certified)"
     assert float(said[-2]) >= 2.3456149
@@ -141,12 +141,12 @@ def test_progress_is_said_while_nothing_else_is(capsys: pytest.CaptureFixture[st
 
 def members(group: int) -> list[int]:
     """The processes of a group that have not ended."""
-    found = []
+    processes = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             state, _, belongs = entry.read_text().rpartition(")")[2].split()[:3]
-            found += [int(entry.parent.name)] if int(belongs) == group and state != "Z" else []
-    return found
+            processes += [int(entry.parent.name)] if int(belongs) == group and state != "Z" else []
+    return processes
 
 
 @pytest.mark.parametrize("option", [("--workers", "2"), ("--backend", "dask")])

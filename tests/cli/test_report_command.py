@@ -104,7 +104,7 @@ def test_a_certificate_of_0_1_0_becomes_a_file(cli):
     done = cli("report", str(old / "poisson.json"), "--out", "old.html", "--budget", "5", "--json")
     assert done.json["verified"] is True
     page = unescape(Path("old.html").read_text())
-    assert all(one in page for one in json.loads((old / "poisson.json").read_text())["requirements"])
+    assert all(text in page for text in json.loads((old / "poisson.json").read_text())["requirements"])
     unverified = cli("report", str(old / "monte-carlo.json"), "--out", "sampled.html", "--budget", "0.1", "--json").json
     assert unverified["verified"] is False
     assert "random samples" in unverified["left_out"][0]

@@ -25,10 +25,10 @@ def test_the_numbers_of_a_plan(cli) -> None:
     assert "participations  exactly 15 per example\n" in shown
     assert "whole run       sensitivity 3.87298 if the batches were known\n" in shown  # sqrt(15)
     assert "noise           noise_multiplier 1.0 clipping norms; over the sensitivity 1\n" in shown
-    found = cli("show", "plan.toml", "--json").json
-    assert (found["bins"], found["epochs"], found["steps"]) == (234, 15, 3510)
-    assert found["expected_batch"] == pytest.approx(60_000 / 234)
-    assert found["target"] == {"epsilon": 2.0, "delta": 1e-5}
+    overview = cli("show", "plan.toml", "--json").json
+    assert (overview["bins"], overview["epochs"], overview["steps"]) == (234, 15, 3510)
+    assert overview["expected_batch"] == pytest.approx(60_000 / 234)
+    assert overview["target"] == {"epsilon": 2.0, "delta": 1e-5}
 
 
 @pytest.mark.parametrize(
@@ -41,18 +41,18 @@ def test_the_numbers_of_a_plan(cli) -> None:
 def test_what_becomes_of_the_rest_is_shown(cli, remainder: str, says: str) -> None:
     cli.write_plan(MNIST | {"sampler.kind": '"shuffle"', "sampler.remainder": f'"{remainder}"'})
     assert says in cli("show", "plan.toml").out
-    found = cli("show", "plan.toml", "--json").json
-    assert (found["remainder"], found["rest"]) == (remainder, 96)
-    assert found["participations"] == pytest.approx(15 * 59_904 / 60_000 if remainder == "drop" else 15)
+    overview = cli("show", "plan.toml", "--json").json
+    assert (overview["remainder"], overview["rest"]) == (remainder, 96)
+    assert overview["participations"] == pytest.approx(15 * 59_904 / 60_000 if remainder == "drop" else 15)
 
 
 @pytest.mark.parametrize("missing", [(), ("target.epsilon", "target.delta"), ("mechanism.noise_multiplier",)])
 def test_the_commands_run_as_they_are_printed(cli, missing: tuple[str, ...]) -> None:
     name = "a plan.toml"
     cli.write_plan(FEW | dict.fromkeys(missing), name=name)
-    found = cli("show", name, "--json").json
+    overview = cli("show", name, "--json").json
     shown = cli("show", name).out
-    asked = [one["command"] for one in found["commands"]]
+    asked = [step["command"] for step in overview["commands"]]
     assert [command.split()[1] for command in asked] == ["calibrate", "calibrate", "epsilon", "delta", "compare"]
     for command in asked:
         assert command in shown
@@ -71,8 +71,8 @@ def test_the_proposed_delta_is_below_one_over_the_examples(cli) -> None:
 
 def test_correlated_noise_has_a_sensitivity_and_what_is_not_analysed_is_said(cli) -> None:
     cli.write_plan({"strategy.kind": '"banded_square_root"', "strategy.bands": "2"})
-    found = cli("show", "plan.toml", "--json").json
-    assert found["sensitivity"] == pytest.approx(1.25**0.5)  # a column (1, 1/2)
+    overview = cli("show", "plan.toml", "--json").json
+    assert overview["sensitivity"] == pytest.approx(1.25**0.5)  # a column (1, 1/2)
     cli.write_plan({"strategy.kind": '"banded_square_root"', "strategy.bands": "2", "sampler.kind": '"shuffle"'})
     assert (
         cli("show", "plan.toml").out.splitlines()[-1].startswith("The strategy 'banded_square_root' with the sampler")
@@ -161,12 +161,12 @@ def test_memory_and_time_of_the_noise(cli, monkeypatch) -> None:
     """Bytes by hand: 31 rows and blocks of 8 steps make 40 rows; a full inverse replays half the steps and a half."""
     monkeypatch.setattr("hockeystick.noise.cost.SAMPLE_BYTES", 1 << 16)
     cli.write_plan(MNIST | BANDS)
-    found = cli("show", "plan.toml", "--parameters", "1e6", "--json").json["noise_cost"]
+    cost = cli("show", "plan.toml", "--parameters", "1e6", "--json").json["noise_cost"]
     kept = {"float32": 40 * 4 * 10**6, "float64": 40 * 8 * 10**6}
-    assert found["bytes"] == {"memory": kept, "file": kept, "replay": {"float32": 0, "float64": 0}}
-    assert found["replay_rows"] == (3510 + 1) / 2
-    assert (found["parameters"], found["measured"]) == (10**6, (1 << 16) // 160)
-    assert 0.0 < found["seconds"] < 60.0
+    assert cost["bytes"] == {"memory": kept, "file": kept, "replay": {"float32": 0, "float64": 0}}
+    assert cost["replay_rows"] == (3510 + 1) / 2
+    assert (cost["parameters"], cost["measured"]) == (10**6, (1 << 16) // 160)
+    assert 0.0 < cost["seconds"] < 60.0
     shown = cli("show", "plan.toml", "--parameters", "1e6").out
     assert "noise of 1,000,000 parameters\n  in memory       160 MB in float32 or 320 MB in float64" in shown
     assert "measured here for 409 of them, with" in shown
@@ -192,8 +192,8 @@ def test_parameters_are_for_plans(cli) -> None:
 
 def test_words_of_a_certificate_cannot_command_the_terminal(cli):
     run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.2, steps=5), noise_multiplier=1.0)
-    found = hs.certify(run, delta=0.01, method="direct")
-    found.model_copy(update={"sentence": "private\x1b[2J\u202ebut not \x9b1m"}).sealed().save("c.json")
+    certificate = hs.certify(run, delta=0.01, method="direct")
+    certificate.model_copy(update={"sentence": "private\x1b[2J\u202ebut not \x9b1m"}).sealed().save("c.json")
     shown = cli("show", "c.json").out
     assert not set("\x1b\u202e\x9b") & set(shown)
     assert r"private\x1b[2J\u202ebut not \x9b1m" in shown

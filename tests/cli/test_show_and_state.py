@@ -98,9 +98,9 @@ def test_show_reads_what_compose_and_tune_wrote(issued: Any) -> None:
         ("best.json", "tuning claim", "best"),
     ):
         assert says in issued("show", name).out
-        found = issued("show", name, "--json").json
-        assert found["kind"] == kind
-        assert found["claim"]["digest"]
+        printed = issued("show", name, "--json").json
+        assert printed["kind"] == kind
+        assert printed["claim"]["digest"]
         assert f"a {kind}" in issued.refuses("show", name, "--markdown", says=("--markdown",))
     assert "tuning claim" in issued.refuses("tune", "best.json", "--trials", "5", says=("certificate of one run",))
 

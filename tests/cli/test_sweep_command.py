@@ -52,19 +52,19 @@ def test_a_table_and_results_that_are_not_computed_again(cli, sweep):
 def test_json_is_one_object_with_what_epsilon_says(cli, sweep):
     result = cli("sweep", "sweep.toml", "--method", "gaussian", "--out", "here.jsonl", "--json").json
     assert (result["out"], result["cells"], len(result["results"])) == ("here.jsonl", 4, 4)
-    one = result["results"][0]
-    assert one["fields"] == {"noise_multiplier": 1.0, "sampler.kind": "deterministic"}
-    assert one["status"] == "certified"
+    cell = result["results"][0]
+    assert cell["fields"] == {"noise_multiplier": 1.0, "sampler.kind": "deterministic"}
+    assert cell["status"] == "certified"
     cli.write_plan({"sampler.kind": '"deterministic"'})
     alone = cli("epsilon", "plan.toml", "--method", "gaussian", "--json").json
-    assert one["epsilon"] == alone["epsilon"]
-    assert one["method"] == alone["method"]
+    assert cell["epsilon"] == alone["epsilon"]
+    assert cell["method"] == alone["method"]
 
 
 def test_a_cell_that_cannot_be_certified_says_why_and_is_tried_again_on_demand(cli, sweep):
     sweep('\n[grid]\n"data.batch_size" = [20, 7]\n', {"mechanism.noise_multiplier": "1.0", "sampler.kind": '"shuffle"'})
     first = cli("sweep", "sweep.toml", "--method", "gaussian", "--json").json
-    assert [one["status"] == "certified" for one in first["results"]] == [True, False]
+    assert [cell["status"] == "certified" for cell in first["results"]] == [True, False]
     assert "epsilon" not in first["results"][1]
     size = Path(OUT).stat().st_size
     cli("sweep", "sweep.toml", "--method", "gaussian")
