@@ -35,16 +35,16 @@ def test_replays_are_less_noise_for_every_accountant() -> None:
         AveragedSteps(noise_multiplier=2.0, bins=6, replays=4),
         AveragedSteps(noise_multiplier=1.0, bins=6),
     )
-    for one in every_accountant().values():
-        for side in one.sides:
-            if one.kind is Kind.MONTE_CARLO or one.why_not(once, side) is not None:
+    for method in every_accountant().values():
+        for side in method.sides:
+            if method.kind is Kind.MONTE_CARLO or method.why_not(once, side) is not None:
                 continue
-            ours, theirs = one.bound(replayed, side, WORK), one.bound(once, side, WORK)
+            ours, theirs = method.bound(replayed, side, WORK), method.bound(once, side, WORK)
             for direction in Direction:
                 for epsilon in (0.0, 0.5, 2.0):
                     expected = theirs.profiles[direction](epsilon)
                     assert ours.profiles[direction](epsilon) == pytest.approx(expected, rel=1e-9)
-    assert {one.name for one in every_accountant().values() if one.why_not(once, Side.UPPER) is None} >= {
+    assert {method.name for method in every_accountant().values() if method.why_not(once, Side.UPPER) is None} >= {
         "direct",
         "renyi",
     }

@@ -32,7 +32,7 @@ def test_entries_are_within_the_stated_rounding_of_exact_fractions() -> None:
     """The error that is stated is needed: some entry is off by a rounding or more."""
     entries = np.tril(np.random.default_rng(3).random((12, 12))) + np.eye(12)
     pair = BinMixture(noise_multiplier=1.0, matrix=DenseMatrix(entries), bins=4)
-    exact = [[sum(Fraction(one) for one in row[i::4]) for i in range(4)] for row in entries.tolist()]
+    exact = [[sum(Fraction(entry) for entry in row[i::4]) for i in range(4)] for row in entries.tolist()]
     worst = Fraction(0)
     for i in range(4):
         for row in range(12):

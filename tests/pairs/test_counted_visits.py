@@ -88,15 +88,19 @@ def mechanism(
 def bounds(pair: object, side: Side) -> list[float]:
     """The best of all deterministic accountants at every epsilon, in the remove and add directions at once."""
     best = min if side is Side.UPPER else max
-    found = [
-        one.bound(pair, side)
-        for one in ACCOUNTANTS.values()
-        if one.kind is hs.Kind.DETERMINISTIC and one.why_not(pair, side) is None
+    candidates = [
+        method.bound(pair, side)
+        for method in ACCOUNTANTS.values()
+        if method.kind is hs.Kind.DETERMINISTIC and method.why_not(pair, side) is None
     ]
-    return [best(bound.delta(epsilon) for bound in found) for epsilon in EPSILONS] if found else [0.0] * len(EPSILONS)
+    return (
+        [best(bound.delta(epsilon) for bound in candidates) for epsilon in EPSILONS]
+        if candidates
+        else [0.0] * len(EPSILONS)
+    )
 
 
-@pytest.mark.parametrize("strategy", MATRICES, ids=lambda one: one.kind)
+@pytest.mark.parametrize("strategy", MATRICES, ids=lambda spec: spec.kind)
 def test_no_set_of_steps_moves_further(strategy: hs.strategies.StrategySpec) -> None:
     run = mechanism({STEPS: 1.0}, strategy=strategy)
     columns = run.matrix.materialize()
@@ -110,7 +114,7 @@ def test_independent_noise_moves_by_the_root_of_the_visits() -> None:
     assert [largest_move(mechanism({1: 1.0}), visits) for visits in (0, 1, 4)] == pytest.approx([0.0, 1.0, 2.0])
 
 
-@pytest.mark.parametrize("strategy", MATRICES, ids=lambda one: one.kind)
+@pytest.mark.parametrize("strategy", MATRICES, ids=lambda spec: spec.kind)
 def test_all_or_nothing_is_known_in_closed_form(strategy: hs.strategies.StrategySpec) -> None:
     """Half a Gaussian: ``E (1/2 + L/2 - e^eps)_+`` is half of a Gaussian's delta at ``log(2 e^eps - 1)``."""
     run = mechanism({0: 0.5, STEPS: 0.5}, strategy=strategy)
@@ -141,7 +145,7 @@ SMALL = [
 ]
 
 
-@pytest.mark.parametrize(("sampler", "strategy"), SMALL, ids=lambda one: one.kind)
+@pytest.mark.parametrize(("sampler", "strategy"), SMALL, ids=lambda spec: spec.kind)
 def test_it_is_above_every_lower_bound_of_samplers_with_a_pair(
     sampler: BatchSampler, strategy: hs.strategies.StrategySpec
 ) -> None:
@@ -179,8 +183,8 @@ def test_nothing_bounds_it_from_below_where_steps_are_hidden(unit: hs.Unit) -> N
     for run in (mechanism({2: 1.0}, unit=unit), mechanism(None, unit=unit), mechanism({1: 0.5, 6: 0.5}, unit=unit)):
         pair = dominating_pair(run)
         assert not pair.batches_are_public
-        for one in ACCOUNTANTS.values():
-            assert one.why_not(pair, Side.LOWER) is not None
+        for method in ACCOUNTANTS.values():
+            assert method.why_not(pair, Side.LOWER) is not None
 
 
 def test_without_chances_the_batches_are_revealed() -> None:

@@ -32,8 +32,8 @@ def renewal(matrix: np.ndarray, sigma: float = 1.0, **changes: Any) -> RenewalMi
 
 def upper(pair: Any, name: str = "split_noise") -> np.ndarray:
     """(remove, add) at EPSILONS, shape (2, epsilons)."""
-    found = ACCOUNTANTS[name].profiles(pair, Side.UPPER, SETTINGS)
-    return np.array([[found[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+    profiles = ACCOUNTANTS[name].profiles(pair, Side.UPPER, SETTINGS)
+    return np.array([[profiles[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
 
 
 @pytest.mark.parametrize("warm", [True, False])
@@ -57,8 +57,8 @@ def test_the_rate_is_no_coin() -> None:
     outcomes = oracle.independently(oracle.renewals(2, 2, 0.5, warm=True), 1)
     truth = oracle.deltas(oracle.mixture(outcomes, matrix, np.ones((1, 2))), oracle.nobody(matrix), 0.5)
     at_rate = hs.Mechanism(sampler=hs.Poisson(sampling_prob=1 / 3, steps=2), noise_multiplier=0.5)
-    found = ACCOUNTANTS["direct"].profiles(dominating_pair(at_rate), Side.UPPER, SETTINGS)
-    add = [found[Direction.ADD](epsilon) for epsilon in EPSILONS]
+    profiles = ACCOUNTANTS["direct"].profiles(dominating_pair(at_rate), Side.UPPER, SETTINGS)
+    add = [profiles[Direction.ADD](epsilon) for epsilon in EPSILONS]
     assert min(add[1] - truth[1, 1], add[2] - truth[1, 2]) < -0.01
     run = hs.Mechanism(sampler=hs.BMinSep(min_sep=2, sampling_prob=1 / 3, steps=2), noise_multiplier=0.5)
     assert (upper(dominating_pair(run), "direct") >= truth - GRID_ERROR[2]).all()
@@ -80,14 +80,14 @@ def test_more_coins_less_noise_and_more_examples_are_worse(
     prob: float, sigma: float, warm: bool, examples: int
 ) -> None:
     matrix = np.eye(6) + 0.5 * np.eye(6, k=-1)
-    one = upper(renewal(matrix, sigma, participation_prob=prob, warm_start=warm, examples_per_user=examples))
+    better = upper(renewal(matrix, sigma, participation_prob=prob, warm_start=warm, examples_per_user=examples))
     room = 1.0 + 1e-3  # of the grids
     for worse in (
         renewal(matrix, sigma, participation_prob=1.1 * prob, warm_start=warm, examples_per_user=examples),
         renewal(matrix, 0.95 * sigma, participation_prob=prob, warm_start=warm, examples_per_user=examples),
         renewal(matrix, sigma, participation_prob=prob, warm_start=warm, examples_per_user=examples + 1),
     ):
-        assert (one <= upper(worse) * room + 1e-12).all()
+        assert (better <= upper(worse) * room + 1e-12).all()
 
 
 # Batches that are cut
@@ -116,22 +116,22 @@ def test_a_run_whose_batches_are_cut_is_covered(cap: int, num_examples: int, pro
     """
     pair = truncated(cap, num_examples, warm, participation_prob=prob)
     matrix = pair.matrix.materialize()
-    one = oracle.renewals(3, 2, prob, warm)
+    law = oracle.renewals(3, 2, prob, warm)
     crowds: dict[tuple[int, ...], float] = {}
-    for chance, visits in oracle.independently(one, num_examples - 1):
+    for chance, visits in oracle.independently(law, num_examples - 1):
         counts = tuple(sum(step in each for each in visits) for step in range(3))
         crowds[counts] = crowds.get(counts, 0.0) + chance
     truth, cut = np.zeros((2, len(EPSILONS))), 0.0
     for crowd, chance in crowds.items():
         first: dict[tuple[float, ...], float] = {}
         second: dict[tuple[float, ...], float] = {}
-        for own, steps in one:
+        for own, steps in law:
             cut += chance * own * any(crowd[step] >= cap for step in steps)
             _survive(own, steps, crowd, cap, matrix, first, second)
         truth += chance * oracle.deltas([(p, x) for x, p in first.items()], [(p, x) for x, p in second.items()], 1.0)
     assert cut * (1.0 - 1e-9) <= cuts(pair)[0] <= 3.0 * cut + 1e-290
     assert (upper(pair) >= truth - GRID_ERROR[3]).all()
-    whole = oracle.mixture(oracle.independently(one, 1), matrix, np.ones((1, 3)))
+    whole = oracle.mixture(oracle.independently(law, 1), matrix, np.ones((1, 3)))
     uncut = oracle.deltas(whole, oracle.nobody(matrix), 1.0)
     exactly = {
         way: (lambda epsilon, row=row: float(row[EPSILONS.index(epsilon)]))
@@ -161,9 +161,9 @@ def _survive(
             survives = bool(kept >> place & 1)
             chance *= stays if survives else 1.0 - stays
             x[step], y[step] = (2.0, 1.0) if survives else (0.0, 0.0)
-        for found, mean in ((first, matrix @ x), (second, -(matrix @ y))):
+        for chances, mean in ((first, matrix @ x), (second, -(matrix @ y))):
             key = tuple(mean.tolist())
-            found[key] = found.get(key, 0.0) + chance
+            chances[key] = chances.get(key, 0.0) + chance
 
 
 def test_what_a_cap_costs() -> None:
@@ -218,7 +218,7 @@ def test_an_example_that_never_skips_a_step_is_charged_the_union() -> None:
 
 def test_several_examples_of_a_user_are_never_more_private() -> None:
     """By the unit of a plan, and by a sampler in which examples keep their own distance, which say the same."""
-    found = []
+    uppers = []
     for examples in (1, 2, 4):
         unit = Unit() if examples == 1 else Unit(kind="user", examples_per_user=examples)
         cold = hs.BMinSep(min_sep=4, sampling_prob=0.02, steps=16, warm_start=False)
@@ -234,6 +234,6 @@ def test_several_examples_of_a_user_are_never_more_private() -> None:
         )
         same = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=1.5), delta=1e-5)
         assert same.bounds.upper == pytest.approx(bound.bounds.upper, rel=1e-9)
-        found.append(bound.bounds.upper)
-    assert found == sorted(found)
-    assert found[0] < 1.0 < found[2] < 10.0
+        uppers.append(bound.bounds.upper)
+    assert uppers == sorted(uppers)
+    assert uppers[0] < 1.0 < uppers[2] < 10.0

@@ -58,7 +58,7 @@ def test_known_batches_reveal_no_more_than_the_longest_sum_of_columns(
         columns[:, [epoch * bins + place for epoch, place in enumerate(places)]].sum(axis=1)
         for places in product(range(bins), repeat=6 // bins)
     ]
-    longest = max(float(np.linalg.norm(one)) for one in sums)
+    longest = max(float(np.linalg.norm(total)) for total in sums)
     pair = FreshBins(noise_multiplier=1.0, matrix=matrix, bins=bins)
     assert longest <= pair.full_sensitivity * (1.0 + pair.sensitivity_error)
     assert pair.full_sensitivity <= 1.25 * longest

@@ -52,8 +52,8 @@ def test_users_with_several_examples_of_their_own_are_the_worst_over_their_numbe
 def test_users_who_share_examples_get_no_amplification() -> None:
     shared = run_with(attributed(examples_per_user=2, users_per_example=2))
     assert type(dominating_pair(shared)) is RevealedBatches
-    found = certify(shared, delta=1e-3)
-    assert (found.method.upper, found.method.lower) == ("gaussian", None)
+    certificate = certify(shared, delta=1e-3)
+    assert (certificate.method.upper, certificate.method.lower) == ("gaussian", None)
     fields = {"examples_per_user": 2, "users_per_example": 2, "exclusion": "participating"}
     assert dominating_pair(run_with(attributed(**fields))) == dominating_pair(shared)
 
@@ -64,7 +64,9 @@ def test_participating_examples_that_exclude() -> None:
         pair = dominating_pair(run_with(attributed(exclusion="participating", **graph)))
         members = pair.members if isinstance(pair, WorstOf) else (pair,)
         assert len(members) == graph["examples_per_user"]
-        assert all(isinstance(one, RenewalMixture) and one.attained and not one.warm_start for one in members)
+        assert all(
+            isinstance(member, RenewalMixture) and member.attained and not member.warm_start for member in members
+        )
     warm = attributed(exclusion="participating", warm_up_steps=5)
     covered = dominating_pair(run_with(warm))
     assert isinstance(covered, RenewalMixture)
@@ -96,13 +98,13 @@ def test_the_worst_of_several_numbers_of_examples_covers_each() -> None:
 
 def test_a_certificate_about_several_members_is_verified() -> None:
     mechanism = run_with(attributed(examples_per_user=2, sampling_prob=0.3))
-    found = certify(mechanism, epsilon=0.5, monte_carlo=MonteCarlo(seed=1, ratio=0.3))
-    assert found.kind is Kind.MONTE_CARLO
-    assert found.monte_carlo is not None
-    assert len({one.run.subject for one in found.monte_carlo.runs}) == 2
-    assert verify(found).bounds == found.bounds
-    first = found.monte_carlo.runs[0].run.subject
-    fewer = tuple(one for one in found.monte_carlo.runs if one.run.subject != first)
-    claim = found.monte_carlo.model_copy(update={"runs": fewer})
+    certificate = certify(mechanism, epsilon=0.5, monte_carlo=MonteCarlo(seed=1, ratio=0.3))
+    assert certificate.kind is Kind.MONTE_CARLO
+    assert certificate.monte_carlo is not None
+    assert len({run_claim.run.subject for run_claim in certificate.monte_carlo.runs}) == 2
+    assert verify(certificate).bounds == certificate.bounds
+    first = certificate.monte_carlo.runs[0].run.subject
+    fewer = tuple(run_claim for run_claim in certificate.monte_carlo.runs if run_claim.run.subject != first)
+    claim = certificate.monte_carlo.model_copy(update={"runs": fewer})
     with pytest.raises(VerificationError, match=r"'delta\.upper'"):
-        verify(found.model_copy(update={"monte_carlo": claim}).sealed())
+        verify(certificate.model_copy(update={"monte_carlo": claim}).sealed())

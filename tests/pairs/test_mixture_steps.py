@@ -96,12 +96,12 @@ def test_the_unamplified_gaussian_covers_a_mixture_from_above_alone() -> None:
 
 def test_order_and_repetition_of_steps_do_not_matter() -> None:
     a, b = MixtureStep((0.9, 0.1), (0.0, 1.0)), MixtureStep((0.5, 0.5), (0.0, 0.5), count=2)
-    one = MixtureSteps(noise_multiplier=1.0, steps=(a, b, a))
+    pair = MixtureSteps(noise_multiplier=1.0, steps=(a, b, a))
     other = MixtureSteps(noise_multiplier=1.0, steps=(MixtureStep(a.probabilities, a.sensitivities, 2), b))
-    assert one.distinct_steps == other.distinct_steps
-    assert list(one.distinct_steps.values()) == [2, 2]
+    assert pair.distinct_steps == other.distinct_steps
+    assert list(pair.distinct_steps.values()) == [2, 2]
     for direction in Direction:
-        assert both_sides(one)[0][direction](0.5) == both_sides(other)[0][direction](0.5)
+        assert both_sides(pair)[0][direction](0.5) == both_sides(other)[0][direction](0.5)
 
 
 def test_errors_of_probabilities_move_both_sides_outward() -> None:

@@ -28,8 +28,8 @@ FINE = hs.Settings(hs.Resolution(72, 1e-4))
 
 def upper(pair: Any, name: str = "participation_windows", work: hs.Settings = SETTINGS) -> np.ndarray:
     """(remove, add) at EPSILONS, shape (2, epsilons)."""
-    found = ACCOUNTANTS[name].profiles(pair, Side.UPPER, work)
-    return np.array([[found[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+    profiles = ACCOUNTANTS[name].profiles(pair, Side.UPPER, work)
+    return np.array([[profiles[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
 
 
 def random_matrix(rng: np.random.Generator, steps: int, kind: int) -> np.ndarray:
@@ -88,7 +88,7 @@ def test_shorter_windows_are_tried_until_they_are_worse(
 
     monkeypatch.setattr("hockeystick.windows.dominating_windows.dominating_windows", fitted)
     pair = SubsetMixture(noise_multiplier=2.0, matrix=ToeplitzMatrix(np.array([1.0, 0.5]), 300), sampling_prob=0.01)
-    assert [one.score for one in windows_above(pair, SETTINGS)] == [scores[size] for size in tried]  # type: ignore[attr-defined]
+    assert [window.score for window in windows_above(pair, SETTINGS)] == [scores[size] for size in tried]  # type: ignore[attr-defined]
     assert asked == tried
 
 
@@ -100,11 +100,11 @@ def test_cyclic_groups_are_never_below_the_truth(seed: int) -> None:
     prob, sigma = rng.uniform(0.05, 0.9), rng.uniform(0.5, 2.0)
     matrix = random_matrix(rng, steps, 2)
     toeplitz = ToeplitzMatrix(matrix[:, 0], steps)
-    found = upper(SubsetMixture(noise_multiplier=sigma, matrix=toeplitz, sampling_prob=prob, groups=groups))
+    above = upper(SubsetMixture(noise_multiplier=sigma, matrix=toeplitz, sampling_prob=prob, groups=groups))
     for group in range(groups):
         outcomes = oracle.independently(oracle.coins(range(group, steps, groups), prob), 1)
         truth = oracle.deltas(oracle.mixture(outcomes, matrix, np.ones((1, steps))), oracle.nobody(matrix), sigma)
-        assert (found >= truth - GRID_ERROR[steps]).all()
+        assert (above >= truth - GRID_ERROR[steps]).all()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -132,8 +132,8 @@ def test_one_window_of_a_chain_is_close() -> None:
     outcomes = oracle.independently(oracle.coins(range(2), 0.3), 1)
     truth = oracle.deltas(oracle.mixture(outcomes, matrix, np.ones((1, 2))), oracle.nobody(matrix), 0.8)
     pair = SubsetMixture(noise_multiplier=0.8, matrix=DenseMatrix(matrix), sampling_prob=0.3)
-    found = upper(pair, work=hs.Settings(hs.Resolution(72, 1e-4)))
-    assert np.abs(found - truth).max() < GRID_ERROR[2] + 0.03 * truth.max()
+    above = upper(pair, work=hs.Settings(hs.Resolution(72, 1e-4)))
+    assert np.abs(above - truth).max() < GRID_ERROR[2] + 0.03 * truth.max()
 
 
 @settings(deadline=None, max_examples=10)
@@ -145,9 +145,9 @@ def test_more_coins_less_noise_and_more_steps_are_worse(prob: float, sigma: floa
         matrix = ToeplitzMatrix(column, steps)
         return upper(SubsetMixture(noise_multiplier=sigma, matrix=matrix, sampling_prob=prob))
 
-    one = bound(prob, sigma, 24)
+    better = bound(prob, sigma, 24)
     for other in (bound(prob, 0.85 * sigma, 24), bound(1.2 * prob, sigma, 24), bound(prob, sigma, 32)):
-        assert (one <= 1.03 * other + 1e-9).all()
+        assert (better <= 1.03 * other + 1e-9).all()
 
 
 def test_it_is_between_the_other_bounds() -> None:
@@ -159,11 +159,11 @@ def test_it_is_between_the_other_bounds() -> None:
         ):
             run = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=6.0)
             pair, worse = dominating_pair(run), dominating_pair(run.model_copy(update={"noise_multiplier": 5.82}))
-            found = upper(pair, work=FINE)
+            above = upper(pair, work=FINE)
             below = ACCOUNTANTS["linear_statistic"].profiles(pair, Side.LOWER, FINE)
             for i, direction in enumerate(Direction):
-                assert (found[i] >= [below[direction](epsilon) for epsilon in EPSILONS]).all()
-            assert (found[:, :2] <= upper(worse, "split_noise", FINE)[:, :2] + 1e-6).all()  # grids are for delta > 1e-4
+                assert (above[i] >= [below[direction](epsilon) for epsilon in EPSILONS]).all()
+            assert (above[:, :2] <= upper(worse, "split_noise", FINE)[:, :2] + 1e-6).all()  # grids are for delta > 1e-4
 
 
 def test_what_it_is_not_for() -> None:
@@ -189,11 +189,11 @@ def test_low_noise_is_refused_or_bounded(sigma: float) -> None:
         sampler = hs.Poisson(sampling_prob=0.05, steps=12)
         run = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=sigma)
         try:
-            found = hs.certify(run, delta=1e-5, method="participation_windows")
+            certificate = hs.certify(run, delta=1e-5, method="participation_windows")
         except (CannotCertifyError, UnsupportedError):
             assert sigma <= 0.3
             continue
         alone = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.05, steps=1), noise_multiplier=sigma)
         least = hs.certify(alone, delta=1e-5).bounds.lower
         assert least is not None
-        assert found.bounds.upper >= least > 1.0
+        assert certificate.bounds.upper >= least > 1.0

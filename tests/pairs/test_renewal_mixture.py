@@ -94,12 +94,12 @@ def test_overlaps_are_at_least_their_exact_value(toeplitz: bool) -> None:
         column = rng.random(8) + 0.1
         lower = np.tril(rng.random((8, 8))) + np.eye(8)
         matrix = ToeplitzMatrix(column, 8) if toeplitz else DenseMatrix(lower)
-        exact = [[Fraction(one) for one in row] for row in matrix.materialize().T.tolist()]
-        for i, found in enumerate(pair_of(matrix, 2).overlaps.tolist()):
+        exact = [[Fraction(entry) for entry in row] for row in matrix.materialize().T.tolist()]
+        for i, overlap in enumerate(pair_of(matrix, 2).overlaps.tolist()):
             products = [sum(a * b for a, b in zip(exact[i], exact[j], strict=True)) for j in range(8)]
             sets = (np.flatnonzero(chosen).tolist() for chosen in separated(8, 2) if not any(chosen[: i + 2]))
             best = max(sum((products[j] for j in steps), Fraction(0)) for steps in sets)
-            assert best <= Fraction(found) <= best * (1 + Fraction(1, 10**12))
+            assert best <= Fraction(overlap) <= best * (1 + Fraction(1, 10**12))
 
 
 def test_columns_are_packed_below_the_diagonal() -> None:

@@ -29,8 +29,8 @@ SETTINGS = hs.Settings(hs.Resolution(20, 1e-3))
 
 def lower(pair: Any, name: str = "row_filter") -> np.ndarray:
     """(remove, add) at EPSILONS, shape (2, epsilons)."""
-    found = ACCOUNTANTS[name].profiles(pair, Side.LOWER, SETTINGS)
-    return np.array([[found[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+    profiles = ACCOUNTANTS[name].profiles(pair, Side.LOWER, SETTINGS)
+    return np.array([[profiles[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
 
 
 @pytest.mark.parametrize("block", range(32))
@@ -47,11 +47,11 @@ def test_never_above_the_truth_and_not_far(block: int, monkeypatch: pytest.Monke
         truth = oracle.deltas(oracle.mixture(outcomes, dense, np.ones((1, steps))), oracle.nobody(dense), sigma)
         pair = SubsetMixture(noise_multiplier=sigma, matrix=matrix, sampling_prob=prob)
         monkeypatch.setattr("hockeystick.filters.row_filters.MOST_HISTORIES", 32)
-        found = lower(pair)
-        assert (found <= truth + GRID_ERROR[steps]).all(), seed
+        below = lower(pair)
+        assert (below <= truth + GRID_ERROR[steps]).all(), seed
         monkeypatch.setattr("hockeystick.filters.row_filters.MOST_HISTORIES", 4)
         assert (lower(pair) <= truth + GRID_ERROR[steps]).all(), seed
-        assert (found[:, 0] >= 0.6 * truth[:, 0] - GRID_ERROR[steps]).all(), seed
+        assert (below[:, 0] >= 0.6 * truth[:, 0] - GRID_ERROR[steps]).all(), seed
 
 
 @pytest.mark.parametrize("examples", [1, 2])
@@ -68,13 +68,13 @@ def test_never_above_the_truth_for_b_min_sep(block: int, examples: int) -> None:
         dense = matrix.materialize()
         everyone = oracle.mixture(outcomes, dense, np.ones((examples, steps)))
         truth = oracle.deltas(everyone, oracle.nobody(dense), sigma)
-        one = RenewalMixture(
+        single = RenewalMixture(
             noise_multiplier=sigma, matrix=matrix, min_sep=gap, participation_prob=prob, warm_start=warm
         )
-        two = WaitingCopies(noise_multiplier=sigma, one=one, examples=2)
-        found = lower(one if examples == 1 else two)
-        assert (found <= truth + GRID_ERROR[steps]).all(), seed
-        assert (found[:, 0] >= 0.6 * truth[:, 0] - GRID_ERROR[steps]).all(), seed
+        two = WaitingCopies(noise_multiplier=sigma, one=single, examples=2)
+        below = lower(single if examples == 1 else two)
+        assert (below <= truth + GRID_ERROR[steps]).all(), seed
+        assert (below[:, 0] >= 0.6 * truth[:, 0] - GRID_ERROR[steps]).all(), seed
 
 
 def test_nearly_all_of_b_min_sep_is_told() -> None:
@@ -87,18 +87,18 @@ def test_nearly_all_of_b_min_sep_is_told() -> None:
         participation_prob=prob,
         warm_start=True,
     )
-    found = METHOD.profiles(pair, Side.LOWER, SETTINGS)
-    assert max(found[direction](1.77) for direction in Direction) > 1e-5
-    assert max(found[direction](1.797) for direction in Direction) < 1e-5
+    profiles = METHOD.profiles(pair, Side.LOWER, SETTINGS)
+    assert max(profiles[direction](1.77) for direction in Direction) > 1e-5
+    assert max(profiles[direction](1.797) for direction in Direction) < 1e-5
 
 
 def test_nearly_all_of_two_that_wait_is_told() -> None:
     """A user with two examples and independent noise: where a linear statistic is 25 percent below the upper bound."""
     sampler = hs.MultiAttribution(min_sep=16, sampling_prob=0.01, steps=300, examples_per_user=2, exclusion="example")
-    found = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=1.2), delta=1e-5)
-    assert found.method.lower == "row_filter"
-    assert found.bounds.lower is not None
-    assert 0.97 * found.bounds.upper < found.bounds.lower <= found.bounds.upper
+    certificate = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=1.2), delta=1e-5)
+    assert certificate.method.lower == "row_filter"
+    assert certificate.bounds.lower is not None
+    assert 0.97 * certificate.bounds.upper < certificate.bounds.lower <= certificate.bounds.upper
 
 
 def test_more_than_two_that_wait_are_left_to_linear_statistics() -> None:
@@ -242,10 +242,10 @@ def test_usual_runs_have_both_sides_without_sampling(
         sampler=hs.Poisson(sampling_prob=0.01, steps=steps),
         noise_multiplier=sigma,
     )
-    found = hs.certify(run, delta=1e-6)
-    assert found.method.upper == "participation_windows"
-    assert found.method.lower in ("row_filter", "linear_statistic")  # with 8 bands they are equally good
-    assert found.bounds.lower is not None
-    assert least < found.bounds.lower < found.bounds.upper < ratio * found.bounds.lower
+    certificate = hs.certify(run, delta=1e-6)
+    assert certificate.method.upper == "participation_windows"
+    assert certificate.method.lower in ("row_filter", "linear_statistic")  # with 8 bands they are equally good
+    assert certificate.bounds.lower is not None
+    assert least < certificate.bounds.lower < certificate.bounds.upper < ratio * certificate.bounds.lower
     if bands == 4:
-        hs.verify(found)
+        hs.verify(certificate)

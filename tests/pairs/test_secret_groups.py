@@ -33,9 +33,9 @@ def secret(groups: int, sampling_prob: float, steps: int) -> hs.CyclicPoisson:
 def bounds(pair: DominatingPair, side: Side) -> list[Bound]:
     """All deterministic bounds of a side."""
     return [
-        one.bound(pair, side, WORK)
-        for one in every_accountant().values()
-        if one.kind is Kind.DETERMINISTIC and one.why_not(pair, side) is None
+        method.bound(pair, side, WORK)
+        for method in every_accountant().values()
+        if method.kind is Kind.DETERMINISTIC and method.why_not(pair, side) is None
     ]
 
 
@@ -43,10 +43,10 @@ def test_groups_without_subsampling_are_balls_in_bins() -> None:
     """The same batches, so no lower bound may pass an upper bound of theirs: known groups would have epsilon 4.377."""
     ours = pair_of(hs.Identity(), secret(100, 1.0, 100))
     theirs = pair_of(hs.Identity(), hs.BallsInBins(bins=100))
-    smallest = min(one.epsilon(1e-5) for one in bounds(theirs, Side.UPPER))
+    smallest = min(bound.epsilon(1e-5) for bound in bounds(theirs, Side.UPPER))
     assert smallest < 0.63
-    assert 0.6 < max(one.epsilon(1e-5) for one in bounds(ours, Side.LOWER)) <= smallest
-    assert min(one.epsilon(1e-5) for one in bounds(ours, Side.UPPER)) == smallest
+    assert 0.6 < max(bound.epsilon(1e-5) for bound in bounds(ours, Side.LOWER)) <= smallest
+    assert min(bound.epsilon(1e-5) for bound in bounds(ours, Side.UPPER)) == smallest
 
 
 def test_replayed_groups_have_the_pair_of_balls_in_bins() -> None:
@@ -65,11 +65,11 @@ def test_correlated_noise_has_no_lower_bound(bands: int) -> None:
     strategy = hs.BandedSquareRoot(bands=bands)
     hidden = pair_of(strategy, secret(4, 0.3, 16), 2.0)
     public = pair_of(strategy, hs.CyclicPoisson(groups=4, sampling_prob=0.3, steps=16), 2.0)
-    assert [one.name for one in every_accountant().values() if one.why_not(hidden, Side.LOWER) is None] == []
-    assert {one.name for one in every_accountant().values() if one.why_not(public, Side.LOWER) is None} >= {
+    assert [method.name for method in every_accountant().values() if method.why_not(hidden, Side.LOWER) is None] == []
+    assert {method.name for method in every_accountant().values() if method.why_not(public, Side.LOWER) is None} >= {
         "linear_statistic"
     }
-    above = [[one.delta(1.0) for one in bounds(pair, Side.UPPER)] for pair in (hidden, public)]
+    above = [[bound.delta(1.0) for bound in bounds(pair, Side.UPPER)] for pair in (hidden, public)]
     assert above[0] == above[1]
     uneven = pair_of(strategy, secret(4, 1.0, 15), 2.0)  # nor without subsampling, where public batches have one
     assert not bounds(uneven, Side.LOWER)
@@ -79,7 +79,7 @@ def test_correlated_noise_has_no_lower_bound(bands: int) -> None:
 def truth(groups: int, prob: float, steps: int, sigma: float, epsilon: float, points: int) -> dict[Direction, float]:
     """Both divergences of the mixture over groups and subsets, by the midpoint rule in ``steps`` dimensions."""
     axis = np.linspace(-7.0, 8.0 + 1.0 / sigma, points)
-    grid = np.stack([one.ravel() for one in np.meshgrid(*[axis] * steps, indexing="ij")])
+    grid = np.stack([coordinate.ravel() for coordinate in np.meshgrid(*[axis] * steps, indexing="ij")])
     without = np.exp(-0.5 * np.sum(grid**2, axis=0)) * ((axis[1] - axis[0]) / np.sqrt(2.0 * np.pi)) ** steps
     factors = np.exp(grid / sigma - 0.5 / sigma**2)
     ratio = np.zeros(grid.shape[1])
@@ -101,20 +101,20 @@ def test_without_correlation_both_sides_are_about_secret_groups(groups: int, pro
     sigma = 1.0
     pair = pair_of(hs.Identity(), secret(groups, prob, steps), sigma)
     assert isinstance(pair, SecretGroups)
-    lower = {one.method: one for one in bounds(pair, Side.LOWER)}
-    upper = {one.method: one for one in bounds(pair, Side.UPPER)}
+    lower = {bound.method: bound for bound in bounds(pair, Side.LOWER)}
+    upper = {bound.method: bound for bound in bounds(pair, Side.UPPER)}
     assert set(lower) == {"direct"}
     assert set(upper) == {"direct", "gaussian"}
     known = pair_of(hs.Identity(), hs.CyclicPoisson(groups=groups, sampling_prob=prob, steps=steps), sigma)
     for epsilon in (0.0, 0.2, 0.5):
         exact = truth(groups, prob, steps, sigma, epsilon, 150)
         for direction in Direction:
-            low, high = (one["direct"].profiles[direction](epsilon) for one in (lower, upper))
+            low, high = (by_method["direct"].profiles[direction](epsilon) for by_method in (lower, upper))
             assert low <= exact[direction] * 1.002 + 1e-5
             assert high >= exact[direction] * 0.998 - 1e-5
             assert high <= 1.02 * low + 1e-6
-            for one in bounds(known, Side.LOWER):  # what was reported before is above the truth
-                assert one.profiles[direction](epsilon) > 1.05 * exact[direction]
+            for bound in bounds(known, Side.LOWER):  # what was reported before is above the truth
+                assert bound.profiles[direction](epsilon) > 1.05 * exact[direction]
 
 
 def test_the_oracle_has_converged() -> None:
@@ -133,5 +133,5 @@ def test_what_the_run_has_to_keep_secret_is_said() -> None:
 def test_a_single_group_hides_nothing() -> None:
     assert isinstance(pair_of(hs.Identity(), secret(1, 0.5, 8)), IndependentSteps)
     correlated = pair_of(hs.BandedSquareRoot(bands=2), secret(1, 0.5, 8))
-    assert max(one.epsilon(1e-3) for one in bounds(correlated, Side.LOWER)) > 0.0
-    assert min(one.epsilon(1e-3) for one in bounds(correlated, Side.UPPER)) < inf
+    assert max(bound.epsilon(1e-3) for bound in bounds(correlated, Side.LOWER)) > 0.0
+    assert min(bound.epsilon(1e-3) for bound in bounds(correlated, Side.UPPER)) < inf

@@ -33,8 +33,8 @@ def renewal(matrix: np.ndarray, sigma: float, **changes: Any) -> RenewalMixture:
 
 def upper(pair: Any, name: str = "separated_windows") -> np.ndarray:
     """(remove, add) at EPSILONS, shape (2, epsilons)."""
-    found = ACCOUNTANTS[name].profiles(pair, Side.UPPER, SETTINGS)
-    return np.array([[found[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+    profiles = ACCOUNTANTS[name].profiles(pair, Side.UPPER, SETTINGS)
+    return np.array([[profiles[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
 
 
 def random_matrix(rng: np.random.Generator, steps: int, kind: int) -> np.ndarray:
@@ -56,8 +56,8 @@ def test_never_below_the_truth(seed: int, warm: bool) -> None:
     matrix = random_matrix(rng, steps, seed % 3)
     outcomes = oracle.independently(oracle.renewals(steps, gap, prob, warm), 1)
     truth = oracle.deltas(oracle.mixture(outcomes, matrix, np.ones((1, steps))), oracle.nobody(matrix), sigma)
-    found = upper(renewal(matrix, sigma, min_sep=gap, participation_prob=prob, warm_start=warm))
-    assert (found >= truth - GRID_ERROR[steps]).all()
+    above = upper(renewal(matrix, sigma, min_sep=gap, participation_prob=prob, warm_start=warm))
+    assert (above >= truth - GRID_ERROR[steps]).all()
 
 
 def test_one_window_from_a_cold_start_without_overlap_is_exact() -> None:
@@ -67,8 +67,8 @@ def test_one_window_from_a_cold_start_without_overlap_is_exact() -> None:
     matrix = np.eye(steps)
     truth = oracle.deltas(oracle.mixture(outcomes, matrix, np.ones((1, steps))), oracle.nobody(matrix), sigma)
     pair = renewal(matrix, sigma, min_sep=steps, participation_prob=prob, warm_start=False)
-    found = METHOD.profiles(pair, Side.UPPER, hs.Settings(hs.Resolution(68, 1e-4)))
-    values = np.array([[found[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+    profiles = METHOD.profiles(pair, Side.UPPER, hs.Settings(hs.Resolution(68, 1e-4)))
+    values = np.array([[profiles[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
     assert np.abs(values - truth).max() < GRID_ERROR[steps] + 0.01 * truth.max()
 
 
@@ -77,10 +77,10 @@ def test_one_window_from_a_cold_start_without_overlap_is_exact() -> None:
 def test_more_coins_and_less_noise_are_worse(prob: float, sigma: float, gap: int, warm: bool) -> None:
     matrix = np.eye(16)
     fields = {"min_sep": gap, "participation_prob": prob, "warm_start": warm}
-    one = upper(renewal(matrix, sigma, **fields))
-    assert (one <= upper(renewal(matrix, 0.9 * sigma, **fields)) * (1.0 + 1e-2) + 1e-9).all()
+    better = upper(renewal(matrix, sigma, **fields))
+    assert (better <= upper(renewal(matrix, 0.9 * sigma, **fields)) * (1.0 + 1e-2) + 1e-9).all()
     fields["participation_prob"] = 1.2 * prob
-    assert (one <= upper(renewal(matrix, sigma, **fields)) * (1.0 + 1e-2) + 1e-9).all()
+    assert (better <= upper(renewal(matrix, sigma, **fields)) * (1.0 + 1e-2) + 1e-9).all()
 
 
 def test_waiting_longer_is_charged_less_than_poisson() -> None:
@@ -142,14 +142,16 @@ def test_low_noise_is_refused_or_bounded(sigma: float) -> None:
     for strategy in (hs.BandedSquareRoot(bands=4), hs.Identity(), hs.SquareRoot()):
         sampler = hs.BMinSep(min_sep=8, sampling_prob=0.05, steps=24)
         try:
-            found = hs.certify(hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=sigma), delta=1e-5)
+            certificate = hs.certify(
+                hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=sigma), delta=1e-5
+            )
         except CannotCertifyError:
             assert sigma < 0.05  # no epsilon up to 700 is certified
             continue
         alone = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.05, steps=1), noise_multiplier=sigma)
         least = hs.certify(alone, delta=1e-5).bounds.lower
         assert least is not None
-        assert found.bounds.upper >= least > 1.0
+        assert certificate.bounds.upper >= least > 1.0
 
 
 def test_a_generous_cap_changes_nothing_and_a_tight_one_is_charged() -> None:
@@ -192,9 +194,9 @@ def test_a_sum_is_never_above_the_truth(seed: int, warm: bool) -> None:
     truth = oracle.deltas(oracle.mixture(outcomes, matrix, np.ones((1, steps))), oracle.nobody(matrix), sigma)
     pair = renewal(matrix, sigma, min_sep=gap, participation_prob=prob, warm_start=warm)
     below = ACCOUNTANTS["linear_statistic"].profiles(pair, Side.LOWER, SETTINGS)
-    found = np.array([[below[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
-    assert (found <= truth + GRID_ERROR[steps]).all()
-    assert found[0, 0] > 0.3 * truth[0, 0]
+    deltas = np.array([[below[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+    assert (deltas <= truth + GRID_ERROR[steps]).all()
+    assert deltas[0, 0] > 0.3 * truth[0, 0]
 
 
 @pytest.mark.parametrize("warm", [True, False])
@@ -206,18 +208,18 @@ def test_a_sum_over_the_examples_of_a_user_is_never_above_the_truth(seed: int, w
     matrix = random_matrix(rng, steps, seed % 3)
     outcomes = oracle.independently(oracle.renewals(steps, gap, prob, warm), examples)
     truth = oracle.deltas(oracle.mixture(outcomes, matrix, np.ones((examples, steps))), oracle.nobody(matrix), sigma)
-    one = renewal(matrix, sigma, min_sep=gap, participation_prob=prob, warm_start=warm)
-    pair = WaitingCopies(noise_multiplier=sigma, one=one, examples=examples)
+    single = renewal(matrix, sigma, min_sep=gap, participation_prob=prob, warm_start=warm)
+    pair = WaitingCopies(noise_multiplier=sigma, one=single, examples=examples)
     below = ACCOUNTANTS["linear_statistic"].profiles(pair, Side.LOWER, SETTINGS)
-    found = np.array([[below[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
-    assert (found <= truth + GRID_ERROR[steps]).all()
-    assert found[0, 0] > 0.3 * truth[0, 0]
+    deltas = np.array([[below[direction](epsilon) for epsilon in EPSILONS] for direction in Direction])
+    assert (deltas <= truth + GRID_ERROR[steps]).all()
+    assert deltas[0, 0] > 0.3 * truth[0, 0]
 
 
 def test_a_step_of_two_examples_is_exact_from_below() -> None:
     """Where nobody has to wait it is a Poisson batch, whose law is known."""
-    one = renewal(np.array([[1.0]]), 0.7, participation_prob=0.3, warm_start=False)
-    pair = WaitingCopies(noise_multiplier=0.7, one=one, examples=2)
+    single = renewal(np.array([[1.0]]), 0.7, participation_prob=0.3, warm_start=False)
+    pair = WaitingCopies(noise_multiplier=0.7, one=single, examples=2)
     below = ACCOUNTANTS["linear_statistic"].bound(pair, Side.LOWER, SETTINGS)
     same = hs.Mechanism(
         sampler=hs.Poisson(sampling_prob=0.3, steps=1),
@@ -242,7 +244,7 @@ def test_a_user_is_bounded_from_below_by_all_examples(sampler: Any) -> None:
     strategy = hs.BandedSquareRoot(bands=4)
     unit = Unit(kind="user", examples_per_user=2) if isinstance(sampler, hs.BMinSep) else Unit()
     run = hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=3.0, unit=unit)
-    found = hs.certify(run, delta=1e-5).bounds
+    interval = hs.certify(run, delta=1e-5).bounds
     single = hs.certify(
         hs.Mechanism(
             strategy=strategy,
@@ -251,8 +253,8 @@ def test_a_user_is_bounded_from_below_by_all_examples(sampler: Any) -> None:
         ),
         delta=1e-5,
     ).bounds
-    assert found.lower is not None
-    assert 1.5 * single.upper < found.lower <= found.upper < 1.3 * found.lower
+    assert interval.lower is not None
+    assert 1.5 * single.upper < interval.lower <= interval.upper < 1.3 * interval.lower
 
 
 def test_one_step_is_exact_from_below() -> None:
@@ -266,10 +268,10 @@ def test_one_step_is_exact_from_below() -> None:
 
 def test_a_certificate_has_both_sides_without_sampling() -> None:
     sampler = hs.BMinSep(min_sep=8, sampling_prob=0.02, steps=200)
-    found = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=1.5), delta=1e-5)
-    assert (found.method.upper, found.method.lower) == ("separated_windows", "row_filter")
-    assert found.bounds.lower is not None
-    assert 0.4 * found.bounds.upper < found.bounds.lower <= found.bounds.upper
+    certificate = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=1.5), delta=1e-5)
+    assert (certificate.method.upper, certificate.method.lower) == ("separated_windows", "row_filter")
+    assert certificate.bounds.lower is not None
+    assert 0.4 * certificate.bounds.upper < certificate.bounds.lower <= certificate.bounds.upper
 
 
 def test_what_is_not_attained_has_no_lower_bound() -> None:

@@ -33,14 +33,14 @@ def sums(size: int, q: float, cap: int, gradients: Sequence[Place], absent: int 
     """The sum of the gradients of a batch, and the same when the first example has none, or is ``absent`` (1)."""
 
     def one_run(present: Sequence[int], of: Sequence[Place]) -> Mixture:
-        found: Mixture = defaultdict(float)
+        law: Mixture = defaultdict(float)
         for coins in product((0, 1), repeat=len(present)):
             taken = [e for e, coin in zip(present, coins, strict=True) if coin]
             batches = list(combinations(taken, min(cap, len(taken))))
             chance = q ** len(taken) * (1.0 - q) ** (len(present) - len(taken)) / len(batches)
             for batch in batches:
-                found[float(sum(of[e][0] for e in batch)), float(sum(of[e][1] for e in batch))] += chance
-        return dict(found)
+                law[float(sum(of[e][0] for e in batch)), float(sum(of[e][1] for e in batch))] += chance
+        return dict(law)
 
     zeroed = [(0.0, 0.0), *gradients[1:]]
     return one_run(range(size), gradients), one_run(range(absent, size), zeroed)
@@ -105,9 +105,9 @@ def test_others_without_gradients_attain_the_lower_bound(size: int, cap: int, q:
     exact = _truth(size, q, cap, sigma, ("none",) * (size - 1), 0)
     for row, direction in enumerate((Direction.REMOVE, Direction.ADD)):
         for column, epsilon in enumerate(EPSILONS):
-            found = lower.profiles[direction](epsilon)
-            assert found <= exact[row, column] * (1.0 + GRID_ERROR) + 1e-9
-            assert found >= exact[row, column] * (1.0 - 5e-3) - 1e-9
+            delta = lower.profiles[direction](epsilon)
+            assert delta <= exact[row, column] * (1.0 + GRID_ERROR) + 1e-9
+            assert delta >= exact[row, column] * (1.0 - 5e-3) - 1e-9
 
 
 def test_two_steps_compose() -> None:
@@ -117,8 +117,8 @@ def test_two_steps_compose() -> None:
     upper = ACCOUNTANT.bound(pair, Side.UPPER, SETTINGS)
     p, q_ = sums(size, q, cap, [(1.0, 0.0), (-1.0, 0.0), (-1.0, 0.0)])
 
-    def twice(one: Mixture) -> Mixture:
-        return {(a, b): w * v for (a, _), w in one.items() for (b, _), v in one.items()}
+    def twice(step: Mixture) -> Mixture:
+        return {(a, b): w * v for (a, _), w in step.items() for (b, _), v in step.items()}
 
     exact = _plane(twice(p), twice(q_), sigma)
     for row, direction in enumerate((Direction.REMOVE, Direction.ADD)):
@@ -186,17 +186,17 @@ def test_the_law_of_a_step_in_exact_fractions(size: int, cap: int, rate: Fractio
     pair = TruncatedSteps(
         noise_multiplier=1.0, sampling_prob=float(rate), steps=1, truncated_batch_size=cap, num_examples=size
     )
-    found = pair.crowding
+    crowding = pair.crowding
     exact = {
-        found.roomy: 1 - crowded,
-        found.crowded: crowded,
-        found.survivors[0]: 1 - kept / crowded,
-        found.survivors[1]: kept / crowded,
-        found.attained.probabilities[1]: (1 - crowded) * rate + kept,
+        crowding.roomy: 1 - crowded,
+        crowding.crowded: crowded,
+        crowding.survivors[0]: 1 - kept / crowded,
+        crowding.survivors[1]: kept / crowded,
+        crowding.attained.probabilities[1]: (1 - crowded) * rate + kept,
     }
-    assert found.error <= 1e-10
+    assert crowding.error <= 1e-10
     for number, fraction in exact.items():
-        assert abs(Fraction(number) - fraction) <= Fraction(found.error + 1e-15) * fraction
+        assert abs(Fraction(number) - fraction) <= Fraction(crowding.error + 1e-15) * fraction
 
 
 def test_a_cap_that_is_never_reached_is_no_cut() -> None:

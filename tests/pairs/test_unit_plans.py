@@ -52,16 +52,18 @@ def test_units_that_are_none(unit: dict[str, object], what: str) -> None:
 
 def test_certificates_say_the_unit_and_verify(tmp_path: Path) -> None:
     runs = {kind: hs.Plan.parse({**PLAN, "unit": unit}).mechanism() for kind, unit in (("users", USERS), ("one", {}))}
-    found = {kind: hs.certify(run, delta=1e-5) for kind, run in runs.items()}
-    assert found["users"].bounds.upper > 2.0 * found["one"].bounds.upper
-    assert any("no user have more than 3 example(s)" in text for text in found["users"].requirements)
-    assert not any("user" in text for text in found["one"].requirements)
-    for kind, certificate in found.items():
+    certificates = {kind: hs.certify(run, delta=1e-5) for kind, run in runs.items()}
+    assert certificates["users"].bounds.upper > 2.0 * certificates["one"].bounds.upper
+    assert any("no user have more than 3 example(s)" in text for text in certificates["users"].requirements)
+    assert not any("user" in text for text in certificates["one"].requirements)
+    for kind, certificate in certificates.items():
         certificate.save(tmp_path / f"{kind}.json")
         assert hs.verify(hs.Certificate.load(tmp_path / f"{kind}.json")) == certificate
-    fewer = found["users"].model_copy(update={"mechanism": runs["one"].model_copy(update={"unit": Unit(**USERS)})})
-    assert fewer.content_digest() == found["users"].digest
-    less = found["one"].model_copy(update={"mechanism": runs["users"]}).sealed()
+    fewer = certificates["users"].model_copy(
+        update={"mechanism": runs["one"].model_copy(update={"unit": Unit(**USERS)})}
+    )
+    assert fewer.content_digest() == certificates["users"].digest
+    less = certificates["one"].model_copy(update={"mechanism": runs["users"]}).sealed()
     with pytest.raises(VerificationError):
         hs.verify(less)
 
@@ -102,8 +104,8 @@ def test_examples_that_cannot_share_a_fixed_batch_are_not_bounded_from_below_as_
     """Batches of two, three examples of a user: at worst two and one of them, a shift of sqrt(5) or twice that."""
     unit = Unit.parse({"kind": "user", "examples_per_user": 3, "neighbours": neighbours})
     sampler = hs.Deterministic(bins=4, remainder="short", batch_size=2, num_examples=7)
-    found = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=4.0, unit=unit), delta=1e-5).bounds
+    interval = hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=4.0, unit=unit), delta=1e-5).bounds
     worst = hs.Mechanism(sampler=hs.Deterministic(bins=1), noise_multiplier=4.0 / shift)
     truth = hs.bound(worst, "gaussian").epsilon(1e-5)
-    assert found.lower is not None
-    assert found.lower <= truth <= found.upper
+    assert interval.lower is not None
+    assert interval.lower <= truth <= interval.upper

@@ -41,9 +41,9 @@ from hockeystick.strategies import StrategySpec
 
 SETTINGS = Settings(Resolution(24, 1e-4), effort=0.1)
 TESTED = [
-    one
-    for name, one in every_accountant().items()
-    if one.kind is Kind.DETERMINISTIC and one.assumes is None and name != "moment_majorant_cells"
+    method
+    for name, method in every_accountant().items()
+    if method.kind is Kind.DETERMINISTIC and method.assumes is None and name != "moment_majorant_cells"
 ]
 """Not the one whose every value takes a tenth of a second; users are bounded by the same lines for all accountants."""
 
@@ -57,15 +57,15 @@ def assigned(options: list[list[tuple[float, tuple[int, ...]]]]) -> Enumerated:
     def all_of(examples: int) -> list[Outcomes]:
         chosen = product(options, repeat=examples)
         return [
-            [(float(np.prod([p for p, _ in each])), tuple(steps for _, steps in each)) for each in product(*one)]
-            for one in chosen
+            [(float(np.prod([p for p, _ in each])), tuple(steps for _, steps in each)) for each in product(*laws)]
+            for laws in chosen
         ]
 
     return all_of
 
 
-def alone(one: list[tuple[float, tuple[int, ...]]]) -> Enumerated:
-    return lambda examples: [oracle.independently(one, examples)]
+def alone(law: list[tuple[float, tuple[int, ...]]]) -> Enumerated:
+    return lambda examples: [oracle.independently(law, examples)]
 
 
 CASES: dict[str, tuple[StrategySpec, Sampler, float, Enumerated]] = {
@@ -179,14 +179,14 @@ def bounds(case: str, examples: int, side: Side) -> dict[str, Bound]:
 
 def bounds_of(pair: DominatingPair, side: Side = Side.UPPER) -> dict[str, Bound]:
     """What every accountant that can says of a pair."""
-    found = {}
-    for one in TESTED:
-        if one.why_not(pair, side) is None:
+    by_method = {}
+    for method in TESTED:
+        if method.why_not(pair, side) is None:
             try:
-                found[one.name] = one.bound(pair, side, SETTINGS)
+                by_method[method.name] = method.bound(pair, side, SETTINGS)
             except UnsupportedError:
                 continue
-    return found
+    return by_method
 
 
 def gradients_of(examples: int, steps: int) -> list[np.ndarray]:
@@ -210,8 +210,8 @@ def test_the_oracle_itself() -> None:
             np.ones(steps),
             -1.3 * np.eye(steps)[0],
         ):
-            found = oracle.deltas([(1.0, tuple(mean.tolist()))], [(1.0, (0.0,) * steps)], 0.8)
-            for epsilon, remove, add in zip(EPSILONS, *found, strict=True):
+            profile = oracle.deltas([(1.0, tuple(mean.tolist()))], [(1.0, (0.0,) * steps)], 0.8)
+            for epsilon, remove, add in zip(EPSILONS, *profile, strict=True):
                 truth = gaussian_delta(0.8, float(np.linalg.norm(mean)), epsilon, Side.UPPER)
                 assert remove == pytest.approx(truth, abs=GRID_ERROR[steps])
                 assert add == pytest.approx(truth, abs=GRID_ERROR[steps])
@@ -236,23 +236,23 @@ def test_no_user_is_less_private_than_certified(case: str, examples: int) -> Non
     error = GRID_ERROR[matrix.shape[0]]
     for row, direction in enumerate(Direction):
         for column, epsilon in enumerate(EPSILONS):
-            for one in upper.values():
-                assert one.profiles[direction](epsilon) >= worst[row, column] - error, one.method
+            for bound in upper.values():
+                assert bound.profiles[direction](epsilon) >= worst[row, column] - error, bound.method
             if not case.startswith("shuffle"):  # whose worst data set is not among these
-                for one in lower.values():
-                    if direction in one.profiles:
-                        assert one.profiles[direction](epsilon) <= worst[row, column] + error, one.method
+                for bound in lower.values():
+                    if direction in bound.profiles:
+                        assert bound.profiles[direction](epsilon) <= worst[row, column] + error, bound.method
 
 
 @pytest.mark.parametrize("case", ["deterministic", "poisson", "cyclic"])
 def test_copies_without_correlated_noise_are_near_exact(case: str) -> None:
     for epsilon in EPSILONS:
         for direction in Direction:
-            top = min(one.profiles[direction](epsilon) for one in bounds(case, 2, Side.UPPER).values())
+            top = min(bound.profiles[direction](epsilon) for bound in bounds(case, 2, Side.UPPER).values())
             bottom = max(
-                one.profiles[direction](epsilon)
-                for one in bounds(case, 2, Side.LOWER).values()
-                if direction in one.profiles
+                bound.profiles[direction](epsilon)
+                for bound in bounds(case, 2, Side.LOWER).values()
+                if direction in bound.profiles
             )
             assert top <= bottom * 1.02 + 1e-6
 
@@ -267,7 +267,7 @@ def test_never_worse_than_group_privacy(case: str, examples: int) -> None:
     for epsilon in EPSILONS:
         part = epsilon / examples
         for direction in Direction:
-            told = min(one.profiles[direction](epsilon) for one in of_user.values())
+            told = min(bound.profiles[direction](epsilon) for bound in of_user.values())
             for method in methods:
                 group = sum(exp(i * part) for i in range(examples)) * alone[method].profiles[direction](part)
                 assert told <= min(group, 1.0) * (1.0 + 1e-9)
@@ -289,7 +289,9 @@ def test_gradients_that_react_do_not_beat_constant_ones() -> None:
     first, second = np.meshgrid(axis, axis, indexing="ij")
     density = np.exp(-(first**2 + second**2) / 2.0) / (2.0 * np.pi) * (axis[1] - axis[0]) ** 2
 
-    def found(rule_a: Callable[[np.ndarray], np.ndarray], rule_b: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def divergences(
+        rule_a: Callable[[np.ndarray], np.ndarray], rule_b: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray:
         own = (rule_a(first), rule_b(first))
         ratio = np.zeros_like(first)
         for bins in product((0, 1), repeat=2):
@@ -300,10 +302,10 @@ def test_gradients_that_react_do_not_beat_constant_ones() -> None:
         add = [(np.maximum(1.0 - exp(epsilon) * ratio, 0.0) * density).sum() for epsilon in EPSILONS]
         return np.array([remove, add])
 
-    constant = found(np.ones_like, np.ones_like)
-    assert np.abs(found(np.sign, np.sign) - constant).max() < 1e-5  # turning both round together changes nothing
+    constant = divergences(np.ones_like, np.ones_like)
+    assert np.abs(divergences(np.sign, np.sign) - constant).max() < 1e-5  # turning both round together changes nothing
     for rules in ((np.sign, lambda y: -np.sign(y)), (np.tanh, np.ones_like), (np.cos, np.sin)):
-        gain = found(*rules) - constant
+        gain = divergences(*rules) - constant
         assert gain.max() <= 1e-5
         assert gain.min() < -1e-3
 
@@ -315,7 +317,7 @@ def test_truncated_batches(examples: int) -> None:
     sampler = Poisson(sampling_prob=0.3, steps=1, truncated_batch_size=2, num_examples=4)
     run = Mechanism(sampler=sampler, noise_multiplier=1.0, unit=unit)
     pair = dominating_pair(run)
-    upper = [one.bound(pair, Side.UPPER, SETTINGS) for one in TESTED if one.why_not(pair, Side.UPPER) is None]
+    upper = [method.bound(pair, Side.UPPER, SETTINGS) for method in TESTED if method.why_not(pair, Side.UPPER) is None]
     assert len(upper) > 1
     for others in (1.0, -1.0):
         p: dict[float, float] = {}
@@ -331,8 +333,8 @@ def test_truncated_batches(examples: int) -> None:
                 q[rest] = q.get(rest, 0.0) + chance / len(batches)
         truth = oracle.deltas([(w, (m,)) for m, w in p.items()], [(w, (m,)) for m, w in q.items()], 1.0)
         for column, epsilon in enumerate(EPSILONS):
-            for one in upper:
-                assert one.delta(epsilon) >= truth[:, column].max() - GRID_ERROR[1]
+            for bound in upper:
+                assert bound.delta(epsilon) >= truth[:, column].max() - GRID_ERROR[1]
 
 
 REPLACED = (
@@ -358,10 +360,10 @@ def test_no_replacement_is_less_private_than_certified(case: str, examples: int)
     pair, matrix = dominating_pair(run), run.matrix.materialize()
     worst = np.zeros((2, len(EPSILONS)))
     others = 1.0 if case == "shuffle" else 0.0
-    for one in enumerated(examples):
+    for outcomes in enumerated(examples):
         for gradients in gradients_of(examples, matrix.shape[1]):
             for instead in (-gradients, 0.0 * gradients, np.flip(gradients, axis=0)):
-                p, q = (oracle.mixture(one, matrix, visits, others=others) for visits in (gradients, instead))
+                p, q = (oracle.mixture(outcomes, matrix, visits, others=others) for visits in (gradients, instead))
                 worst = np.maximum(worst, oracle.deltas(p, q, sigma))
     error = GRID_ERROR[matrix.shape[0]]
     for side in Side:
@@ -373,11 +375,11 @@ def test_no_replacement_is_less_private_than_certified(case: str, examples: int)
                 if direction not in bound.profiles:
                     continue
                 for column, epsilon in enumerate(EPSILONS):
-                    found = bound.profiles[direction](epsilon)
+                    delta = bound.profiles[direction](epsilon)
                     if side is Side.UPPER:
-                        assert found >= worst[row, column] - error, accountant.name
+                        assert delta >= worst[row, column] - error, accountant.name
                     elif case != "shuffle":
-                        assert found <= worst[row, column] + error, accountant.name
+                        assert delta <= worst[row, column] + error, accountant.name
 
 
 def test_replacement_in_known_batches_is_exact() -> None:

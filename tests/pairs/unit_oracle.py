@@ -26,9 +26,9 @@ BLOCK = 20_000
 """Points of the grid that are summed at a time."""
 
 
-def independently(one: Sequence[tuple[float, tuple[int, ...]]], examples: int) -> Outcomes:
+def independently(law: Sequence[tuple[float, tuple[int, ...]]], examples: int) -> Outcomes:
     """Every example for itself."""
-    return [(prod(p for p, _ in each), tuple(steps for _, steps in each)) for each in product(one, repeat=examples)]
+    return [(prod(p for p, _ in each), tuple(steps for _, steps in each)) for each in product(law, repeat=examples)]
 
 
 def coins(steps: Iterable[int], prob: float) -> list[tuple[float, tuple[int, ...]]]:
@@ -45,7 +45,7 @@ def allocations(bins: int, picks: int, epochs: int) -> list[tuple[float, tuple[i
     """``picks`` of the steps of every epoch, afresh."""
     sets = list(combinations(range(bins), picks))
     runs = product(sets, repeat=epochs)
-    return [(len(sets) ** -epochs, tuple(e * bins + i for e, one in enumerate(run) for i in one)) for run in runs]
+    return [(len(sets) ** -epochs, tuple(e * bins + i for e, taken in enumerate(run) for i in taken)) for run in runs]
 
 
 def replayed(bins: int, epochs: int) -> list[tuple[float, tuple[int, ...]]]:
@@ -75,7 +75,7 @@ def renewals(steps: int, gap: int, prob: float, warm: bool) -> list[tuple[float,
 
 def attributed(examples: int, steps: int, gap: int, prob: float) -> Outcomes:
     """Coins for every example and step; all examples of the user are kept out while one was sampled too lately."""
-    found = []
+    outcomes = []
     for sampled in product(product((False, True), repeat=examples), repeat=steps):
         count = sum(map(sum, sampled))
         visits: list[list[int]] = [[] for _ in range(examples)]
@@ -87,8 +87,8 @@ def attributed(examples: int, steps: int, gap: int, prob: float) -> Outcomes:
                         visits[example] += [step] * taken
                 last = step
         chance = prob**count * (1.0 - prob) ** (examples * steps - count)
-        found.append((chance, tuple(tuple(one) for one in visits)))
-    return found
+        outcomes.append((chance, tuple(tuple(of_example) for of_example in visits)))
+    return outcomes
 
 
 def deals(examples: int, batch_size: int, bins: int, epochs: int) -> Outcomes:
@@ -97,7 +97,9 @@ def deals(examples: int, batch_size: int, bins: int, epochs: int) -> Outcomes:
     return [
         (
             len(orders) ** -epochs,
-            tuple(tuple(e * bins + run[e][one] // batch_size for e in range(epochs)) for one in range(examples)),
+            tuple(
+                tuple(e * bins + run[e][example] // batch_size for e in range(epochs)) for example in range(examples)
+            ),
         )
         for run in product(orders, repeat=epochs)
     ]
@@ -110,14 +112,14 @@ def mixture(outcomes: Outcomes, matrix: np.ndarray, gradients: np.ndarray, other
         others: what every visit of the user takes away from what the other examples contribute, as in batches of a
             fixed size.
     """
-    found: dict[tuple[float, ...], float] = defaultdict(float)
+    chances: dict[tuple[float, ...], float] = defaultdict(float)
     for probability, visits in outcomes:
         x = np.zeros(matrix.shape[1])
         for example, steps in enumerate(visits):
             for step in steps:
                 x[step] += gradients[example, step] + others
-        found[tuple((matrix @ x).tolist())] += probability
-    return [(probability, mean) for mean, probability in found.items()]
+        chances[tuple((matrix @ x).tolist())] += probability
+    return [(probability, mean) for mean, probability in chances.items()]
 
 
 def deltas(p: Mixture, q: Mixture, sigma: float) -> np.ndarray:
@@ -127,30 +129,30 @@ def deltas(p: Mixture, q: Mixture, sigma: float) -> np.ndarray:
     half = {1: 2000, 2: 200, 3: 45, 4: 19}[rows]
     axes = [np.linspace(means[:, t].min() - 6.0, means[:, t].max() + 6.0, 2 * half + 1) for t in range(rows)]
 
-    def factors(one: Mixture) -> tuple[np.ndarray, np.ndarray]:
+    def factors(law: Mixture) -> tuple[np.ndarray, np.ndarray]:
         """Two matrices, shapes (points of the first axes, means) and (points of the others, means)."""
-        weights = np.array([probability for probability, _ in one])
-        centres = np.array([mean for _, mean in one]) / sigma
-        first, second = weights[None, :], np.ones((1, len(one)))
+        weights = np.array([probability for probability, _ in law])
+        centres = np.array([mean for _, mean in law]) / sigma
+        first, second = weights[None, :], np.ones((1, len(law)))
         for t, axis in enumerate(axes):
             factor = np.exp(-0.5 * (axis[:, None] - centres[None, :, t]) ** 2) / np.sqrt(2.0 * np.pi)
             if 2 * t < rows:
-                first = (first[:, None, :] * factor[None, :, :]).reshape(-1, len(one))
+                first = (first[:, None, :] * factor[None, :, :]).reshape(-1, len(law))
             else:
-                second = (second[:, None, :] * factor[None, :, :]).reshape(-1, len(one))
+                second = (second[:, None, :] * factor[None, :, :]).reshape(-1, len(law))
         return first, np.ascontiguousarray(second.T)
 
     cell = prod(float(axis[1] - axis[0]) for axis in axes)
     (first_p, second_p), (first_q, second_q) = factors(p), factors(q)
-    found = np.zeros((2, len(EPSILONS)))
+    totals = np.zeros((2, len(EPSILONS)))
     block = max(BLOCK // second_p.shape[1], 1)
     for start in range(0, len(first_p), block):  # so many points that their densities stay in the cache
         with_user = first_p[start : start + block] @ second_p
         without = first_q[start : start + block] @ second_q
         for place, epsilon in enumerate(EPSILONS):
-            found[0, place] += np.maximum(with_user - exp(epsilon) * without, 0.0).sum()
-            found[1, place] += np.maximum(without - exp(epsilon) * with_user, 0.0).sum()
-    return found * cell
+            totals[0, place] += np.maximum(with_user - exp(epsilon) * without, 0.0).sum()
+            totals[1, place] += np.maximum(without - exp(epsilon) * with_user, 0.0).sum()
+    return totals * cell
 
 
 def nobody(matrix: np.ndarray) -> Mixture:
