@@ -145,17 +145,17 @@ def test_sides_for_any_means(means: list[list[float]], sigma: float, rounding: f
     pair = given_pair(gram, sigma, rounding)
     margin, square = Fraction(rounding), Fraction(sigma) ** 2
     for side in SIDES:
-        found = beside(pair, side)
-        require_sound(found)
-        for value, known in zip(found.entries.ravel().tolist(), gram.ravel().tolist(), strict=True):
-            scaled, exact = Fraction(found.scale) * Fraction(value), Fraction(known) / square
+        ring = beside(pair, side)
+        require_sound(ring)
+        for value, known in zip(ring.entries.ravel().tolist(), gram.ravel().tolist(), strict=True):
+            scaled, exact = Fraction(ring.scale) * Fraction(value), Fraction(known) / square
             if side is Side.UPPER:
                 assert scaled >= exact / (1 - margin)
             else:
                 assert scaled <= exact / (1 + margin)
             assert (value == 0.0) == (known == 0.0)
             assert abs(scaled - exact) <= exact * (60 * margin + Fraction(1, 10**11))
-        ratio = found.scale * sigma * sigma
+        ratio = ring.scale * sigma * sigma
         assert abs(ratio - 1.0) < 1e-14
 
 
@@ -195,11 +195,11 @@ def test_nearly_singular_matrices_have_good_common_factors(width: float) -> None
     gram = np.exp(-((place[:, None] - place[None, :]) ** 2) / (2.0 * width**2))
     pair = given_pair(gram)
     for side in SIDES:
-        found = beside(pair, side)
-        require_sound(found, exact=False)
-        best = best_common(found.entries)
-        assert found.common <= best
-        assert found.common >= 0.99 * best
+        ring = beside(pair, side)
+        require_sound(ring, exact=False)
+        best = best_common(ring.entries)
+        assert ring.common <= best
+        assert ring.common >= 0.99 * best
 
 
 @pytest.mark.parametrize("bins", [1, 2, 7])

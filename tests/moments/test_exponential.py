@@ -62,6 +62,6 @@ def test_arrays_keep_their_shape():
 
 def test_product_of_opposite_exponents():
     exponents = _pairs(500, LARGEST_EXPONENT - 1e-9, np.random.default_rng(2))
-    for one, other in zip(exponential(exponents), exponential(-exponents), strict=True):
-        product = multiply(one, other)
+    for exponent, other in zip(exponential(exponents), exponential(-exponents), strict=True):
+        product = multiply(exponent, other)
         assert abs((product.real - 1.0) + product.imag) <= 2 * EXPONENTIAL_ERROR + 2 * ROUNDING

@@ -49,9 +49,9 @@ def test_closed_form_optimum_is_the_best_of_a_fine_search(epsilon: float) -> Non
     orders = np.linspace(1.0 + 1e-6, 33.0, 200_001)
     values = np.interp(orders, np.append(1.0, moments.orders), np.append(0.0, moments.values))
     search = values - (orders - 1.0) * epsilon + orders * np.log1p(-1.0 / orders) - np.log(orders - 1.0)
-    found, order = _best_exponent(moments, epsilon)
-    assert found <= search.min() + 1e-9
-    assert found >= search.min() - 1e-4
+    least, order = _best_exponent(moments, epsilon)
+    assert least <= search.min() + 1e-9
+    assert least >= search.min() - 1e-4
     assert 1.0 < order <= 33.0
 
 

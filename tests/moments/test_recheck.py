@@ -166,9 +166,9 @@ def test_a_wrong_moment_on_any_range_is_found(spread: float) -> None:
 
     powers = weights[:, None] * offsets[:, None] ** np.arange(14)
     with mp.workdps(40):
-        found = sums_on_ranges(powers, means, edges)
-        recheck_on_ranges(found, 0, stated(0.0, 0))
+        sums = sums_on_ranges(powers, means, edges)
+        recheck_on_ranges(sums, 0, stated(0.0, 0))
         for place in range(edges.size + 1):
             for change in (1e-6, -1e-6):
                 with pytest.raises(UnsupportedError, match="not confirmed"):
-                    recheck_on_ranges(found, 0, stated(change, place))
+                    recheck_on_ranges(sums, 0, stated(change, place))

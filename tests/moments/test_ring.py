@@ -208,8 +208,8 @@ def test_bins_that_do_not_interact_are_a_product_of_series() -> None:
     with mp.workdps(50):
         series = [mp.mpf(1)] + [mp.mpf(0)] * 6
         for own in np.diag(gram.entries):
-            one = [mp.exp(mp.mpf(float(own)) * gram.scale * r * (r - 1) / 2) / math.factorial(r) for r in range(7)]
-            series = [mp.fsum(one[r] * series[m - r] for r in range(m + 1)) for m in range(7)]
+            factor = [mp.exp(mp.mpf(float(own)) * gram.scale * r * (r - 1) / 2) / math.factorial(r) for r in range(7)]
+            series = [mp.fsum(factor[r] * series[m - r] for r in range(m + 1)) for m in range(7)]
         truth = [s * math.factorial(m) / mp.mpf(60) ** m for m, s in enumerate(series)]
     assert max(deviation(v, t) for v, t in zip(moments.values, truth, strict=True)) <= float(moments.error)
 

@@ -67,9 +67,9 @@ def integrated(gram: ExactGram, strips: StripMoments, largest: int) -> Array:
 @pytest.mark.parametrize("gram", [PAIR, TRIPLE])
 def test_moments_on_strips_are_integrals(gram: ExactGram) -> None:
     strips = strip_moments(gram, 4, EDGES, deadline=Deadline())
-    found = np.array([[float(value) for value in part.values] for part in strips.moments])
+    moments = np.array([[float(value) for value in part.values] for part in strips.moments])
     assert np.abs(strips.edges - EDGES).max() < 0.02
-    assert found == pytest.approx(integrated(gram, strips, 4), rel=1e-8)
+    assert moments == pytest.approx(integrated(gram, strips, 4), rel=1e-8)
     assert all(0 < part.error < Fraction(1, 10**20) for part in strips.moments)
 
 
@@ -169,15 +169,15 @@ def test_edges_leave_little_outside() -> None:
 
 
 def test_what_cannot_be_done_is_said() -> None:
-    one = ExactGram(entries=np.ones((1, 1)), scale=1.0, common=0.5)
-    assert why_no_strips(one) == "there is a single bin"
+    single = ExactGram(entries=np.ones((1, 1)), scale=1.0, common=0.5)
+    assert why_no_strips(single) == "there is a single bin"
     alike = ExactGram(entries=np.ones((3, 3)), scale=1.0, common=1.0)
     assert why_no_strips(alike) is not None
     assert strip_cost(alike, 4, 20) == inf
     with pytest.raises(UnsupportedError, match="strips"):
         strip_moments(alike, 4, EDGES, deadline=Deadline())
     with pytest.raises(UnsupportedError, match="single bin"):
-        strip_moments(one, 4, EDGES, deadline=Deadline())
+        strip_moments(single, 4, EDGES, deadline=Deadline())
     with pytest.raises(InvalidInputError, match="largest"):
         strip_moments(PAIR, 1, EDGES, deadline=Deadline())
     steep = ExactGram(entries=PAIR.entries, scale=500.0, common=0.25)

@@ -99,9 +99,9 @@ def test_the_ratio_of_normal_tail_and_density_is_as_accurate_as_assumed() -> Non
     rng = np.random.default_rng(6)
     arguments = np.concatenate([rng.uniform(-12.0, 3.0, 400), rng.uniform(0.0, 50.0, 400)])
     with mp.workdps(60):
-        for argument, found in zip(arguments, erfcx(arguments), strict=True):
+        for argument, ratio in zip(arguments, erfcx(arguments), strict=True):
             truth = mp.erfc(mp.mpf(argument)) * mp.exp(mp.mpf(argument) ** 2)
-            assert abs(mp.mpf(found) / truth - 1) <= ERFCX_ERROR + 2.0 * UNIT_ROUNDOFF * min(argument, 0.0) ** 2
+            assert abs(mp.mpf(ratio) / truth - 1) <= ERFCX_ERROR + 2.0 * UNIT_ROUNDOFF * min(argument, 0.0) ** 2
         for argument in 10.0 ** rng.uniform(-12.0, 2.0, 400):
             assert abs(mp.mpf(float(np.exp(-argument))) / mp.exp(-mp.mpf(argument)) - 1) <= ELEMENTARY_ERROR
             assert abs(mp.mpf(exp(argument)) / mp.exp(mp.mpf(argument)) - 1) <= ELEMENTARY_ERROR

@@ -87,7 +87,7 @@ def known(name: str, side: Side) -> tuple[ExactGram, ExactMoments]:
     return gram, exact_moments(gram, degree, Deadline())
 
 
-def found(name: str, direction: Direction, side: Side, epsilon: float) -> Found:
+def optimum_of(name: str, direction: Direction, side: Side, epsilon: float) -> Found:
     gram, moments = known(name, side)
     hockey_stick = SplitHockeyStick(direction, epsilon, gram.scale * gram.common)
     candidate = propose(moments, hockey_stick, side, degree=moments.degree)
@@ -107,7 +107,7 @@ def found(name: str, direction: Direction, side: Side, epsilon: float) -> Found:
 def test_optima_moved_by_a_thousandth_of_delta_are_rejected(
     name: str, direction: Direction, side: Side, epsilon: float
 ) -> None:
-    optimum = found(name, direction, side, epsilon)
+    optimum = optimum_of(name, direction, side, epsilon)
     bound = optimum.bound
     assert proves(optimum.polynomial, optimum.hockey_stick, side, optimum.points)
     assert bound > 1e-12, "a bound of nothing would test nothing"
@@ -120,7 +120,7 @@ def test_optima_moved_by_a_thousandth_of_delta_are_rejected(
 @pytest.mark.parametrize("direction", list(Direction))
 def test_polynomials_of_another_hockey_stick_are_rejected(direction: Direction, side: Side) -> None:
     """An epsilon, or a common factor, that is off in the direction that flatters."""
-    optimum = found("bsr-4", direction, side, 0.3)
+    optimum = optimum_of("bsr-4", direction, side, 0.3)
     hockey_stick, sign = optimum.hockey_stick, 1.0 if side is Side.UPPER else -1.0
     flattered = (
         SplitHockeyStick(direction, hockey_stick.epsilon - sign * 1e-3, hockey_stick.variance),

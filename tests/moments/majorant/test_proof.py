@@ -87,7 +87,7 @@ def fitted(hockey_stick: SplitHockeyStick, side: Side, degree: int, top: float =
     size = np.abs(far).max(axis=1)
     line = np.zeros(degree + 1)
     line[:2] = hockey_stick.value(POINTS[-1:])[0], slope
-    found = linprog(
+    programme = linprog(
         sign * (np.exp(-8.0 * np.log(np.maximum(x, 1e-9)) ** 2) @ near),
         A_ub=-sign * np.concatenate([near, far / size[:, None]]),
         b_ub=-sign * np.concatenate([hockey_stick.value(x), line / size])
@@ -95,7 +95,7 @@ def fitted(hockey_stick: SplitHockeyStick, side: Side, degree: int, top: float =
         bounds=(None, None),
         method="highs",
     )
-    powers = np.polynomial.chebyshev.cheb2poly(found.x)
+    powers = np.polynomial.chebyshev.cheb2poly(programme.x)
     powers = np.pad(powers, (0, degree + 1 - powers.size))
     return from_doubles(0.5 * top, *(powers / (0.5 * top) ** np.arange(degree + 1)).tolist())
 
@@ -145,12 +145,12 @@ def test_kernels_contain_the_exact_coefficients(
     for k, truth in enumerate(taylor):
         assert abs(Fraction(float(values[0, k])) - truth) <= Fraction(float(errors[0, k]))
     degree = max(1, len(exact) - 1)
-    found, bounds = bernstein_coefficients(values, errors, np.array([right - left]), bernstein_weights(degree))
+    computed, bounds = bernstein_coefficients(values, errors, np.array([right - left]), bernstein_weights(degree))
     for j in range(degree + 1):
         truth = sum(
             (Fraction(comb(j, k), comb(degree, k)) * t * span**k for k, t in enumerate(taylor) if k <= j), Fraction(0)
         )
-        assert abs(Fraction(float(found[0, j])) - truth) <= Fraction(float(bounds[0, j]))
+        assert abs(Fraction(float(computed[0, j])) - truth) <= Fraction(float(bounds[0, j]))
 
 
 def test_taylor_coefficients_keep_thirty_digits_of_what_cancels() -> None:
@@ -226,10 +226,10 @@ def test_a_tight_polynomial_shifted_by_a_thousandth_of_delta_is_rejected(
     direction: Direction, side: Side, degree: int
 ) -> None:
     hockey_stick = SplitHockeyStick(direction, 0.4, 0.05)
-    found, repair = fitted(hockey_stick, side, degree), even_powers(degree)
-    eta = repair_needed(found, repair, hockey_stick, side, POINTS)
+    polynomial, repair = fitted(hockey_stick, side, degree), even_powers(degree)
+    eta = repair_needed(polynomial, repair, hockey_stick, side, POINTS)
     assert 0.0 < eta < inf
-    tight = repaired(found, repair, eta, side)
+    tight = repaired(polynomial, repair, eta, side)
     assert proves(tight, hockey_stick, side, POINTS)
     moments = log_normal_moments(0.15, degree)
     truth = float(SplitHockeyStick(direction, 0.4, 0.2).value(np.ones(1))[0])
@@ -362,9 +362,9 @@ def test_expectations_are_on_the_side(
     moments = ExactMoments(values=tuple(values), error=error)
     for side, sign in ((Side.UPPER, 1), (Side.LOWER, -1)):
         worst = sum(a * m * (1 + (sign if a > 0 else -sign) * error) for a, m in zip(raw, values, strict=False))
-        found = expectation(polynomial, moments, side)
-        assert sign * (Fraction(found) - worst) >= 0
-        assert abs(Fraction(found) - worst) <= abs(worst) * Fraction(1, 2**52) + Fraction(1, 2**1070)
+        mean = expectation(polynomial, moments, side)
+        assert sign * (Fraction(mean) - worst) >= 0
+        assert abs(Fraction(mean) - worst) <= abs(worst) * Fraction(1, 2**52) + Fraction(1, 2**1070)
 
 
 def test_expectations_out_of_the_range_of_doubles() -> None:
@@ -417,7 +417,7 @@ def test_what_makes_no_sense_is_refused(call: Callable[[Polynomial, SplitHockeyS
 def test_a_smaller_common_factor_is_another_claim() -> None:
     """F grows with v: a majorant that is tight for one v does not do for a larger one."""
     narrow, wide = SplitHockeyStick(Direction.REMOVE, 0.4, 0.05), SplitHockeyStick(Direction.REMOVE, 0.4, 0.06)
-    found, repair = fitted(narrow, Side.UPPER, 8), even_powers(8)
-    tight = repaired(found, repair, repair_needed(found, repair, narrow, Side.UPPER, POINTS), Side.UPPER)
+    polynomial, repair = fitted(narrow, Side.UPPER, 8), even_powers(8)
+    tight = repaired(polynomial, repair, repair_needed(polynomial, repair, narrow, Side.UPPER, POINTS), Side.UPPER)
     assert proves(tight, narrow, Side.UPPER, POINTS)
     assert not proves(tight, wide, Side.UPPER, POINTS)
