@@ -15,8 +15,8 @@ def test_correct_code_raises_no_more_alarms_than_its_level_allows(part):
     """Of audits that keep the level 0.05, more alarms have a probability of at most 1e-3; seeds are fixed."""
     kinds = list(PARTS[part][1])
     counts = [count(part, kind, RUNS if part != "mechanism" else 3, LOOSE) for kind in kinds]
-    runs = sum(one.runs for one in counts)
-    assert sum(one.alarms for one in counts) <= allowed(runs, LOOSE)
+    runs = sum(count.runs for count in counts)
+    assert sum(count.alarms for count in counts) <= allowed(runs, LOOSE)
     assert runs == len(kinds) * counts[0].runs
 
 

@@ -20,10 +20,12 @@ def test_the_known_deviations_are_found_and_no_others(library):
     pytest.importorskip(MODULES[library])
     answers = audit_peers.run(library, None, {})
     assert answers
-    assert {one.name: one.found for one in answers} == {one.name: one.known for one in answers}, answers
+    assert {answer.name: answer.found for answer in answers} == {answer.name: answer.known for answer in answers}, (
+        answers
+    )
     text = audit_peers.PAGE.read_text()
-    assert all(f"| `{one.name}` | {one.about} |" in text for one in answers)
-    assert all(bool(one.means) == one.found for one in answers)
+    assert all(f"| `{answer.name}` | {answer.about} |" in text for answer in answers)
+    assert all(bool(answer.means) == answer.found for answer in answers)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -58,7 +60,7 @@ def test_outcomes_are_kept_and_the_page_is_written_from_them(pretended, capsys):
     for _ in range(2):
         assert audit_peers.main(["--json", str(pretended.file), "--update"]) == 0
     assert pretended.runs == ["quiet"]
-    assert {one["name"] for one in json.loads(pretended.file.read_text())} == set(pretended.cases)
+    assert {record["name"] for record in json.loads(pretended.file.read_text())} == set(pretended.cases)
     text = pretended.page.read_text()
     assert "| `opacus-quiet` | code | claim | nothing in 5 batches |" in text
     assert "`opacus-loud`: It is 3." in text

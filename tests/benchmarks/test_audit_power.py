@@ -49,8 +49,8 @@ def expected_of_noise(samples):
 def test_errors_of_noise_that_are_found_are_those_that_are_expected(samples):
     """Within 25 percent: 2.5 of the resolution, and the rest is what the median of five runs differs from the mean."""
     row = Row("balls in bins, BSR(4)")
-    found = median(row.run("noise", samples, seed) for seed in range(5))
-    assert found == pytest.approx(expected_of_noise(samples), rel=0.25)
+    error = median(row.run("noise", samples, seed) for seed in range(5))
+    assert error == pytest.approx(expected_of_noise(samples), rel=0.25)
 
 
 def ending(rng, shape, below, above):
@@ -85,7 +85,7 @@ def expected_of_outputs(samples, mu, upper):
     With s times the noise the loss is ``N(+-mu^2 / 2, (s mu)^2)``.
     """
 
-    def found(error):
+    def is_found(error):
         bets = Bets(upper, DELTA, LEVEL)
         scale = (1.0 - error) * mu
         for direction in (0, 1):
@@ -96,7 +96,7 @@ def expected_of_outputs(samples, mu, upper):
         bets.highest = bets._evidence()
         return bets.refuted
 
-    return smallest(found)
+    return smallest(is_found)
 
 
 def test_errors_that_are_found_in_outputs_are_those_that_are_expected():
@@ -104,8 +104,8 @@ def test_errors_that_are_found_in_outputs_are_those_that_are_expected():
     row = Row("fixed batches, BSR(4)")
     ratio = Outputs(row.mechanism, 0, 1).ratio
     mu = float(np.sqrt(-2.0 * ratio.log_ratios(np.zeros((row.mechanism.matrix.rows, 1)))[0]))
-    found = median(row.run("mechanism-sigma", 10_000, seed) for seed in range(5))
-    assert found == pytest.approx(expected_of_outputs(10_000, mu, row.upper), rel=0.25)
+    error = median(row.run("mechanism-sigma", 10_000, seed) for seed in range(5))
+    assert error == pytest.approx(expected_of_outputs(10_000, mu, row.upper), rel=0.25)
 
 
 def test_no_error_is_found_where_there_is_none():
@@ -120,7 +120,7 @@ def test_no_error_is_found_where_there_is_none():
 def test_rates_are_those_of_an_available_example(name):
     sampler = MECHANISMS[name][2]
     changed = audit_power.with_rate(sampler, 1.1)
-    before, after = (getattr(one, "participation_prob", None) or one.sampling_prob for one in (sampler, changed))
+    before, after = (getattr(coins, "participation_prob", None) or coins.sampling_prob for coins in (sampler, changed))
     assert after == pytest.approx(1.1 * before)
 
 

@@ -13,38 +13,38 @@ FOUND = Answer(*CELL, "deterministic", 0.5, 7.5, 8.0, "direct", "direct", 1.0)
 
 
 def test_a_cell_has_both_sides_and_meets_its_epsilon():
-    found = measured(CELL)
-    assert 0.0 < found.lower <= found.upper <= 8.0
-    assert found.upper > 7.9
-    assert found.upper_method == "direct"
+    answer = measured(CELL)
+    assert 0.0 < answer.lower <= answer.upper <= 8.0
+    assert answer.upper > 7.9
+    assert answer.upper_method == "direct"
 
 
 def test_a_noise_multiplier_near_enough_takes_a_few_certificates():
     cell = ("shuffle 100 x 10", "I", 2.0)
-    found = measured_near(cell, 20.0)
-    assert 1.96 <= found.upper <= 2.04
-    assert found.lower > 0.0
-    known = {found.cell: found}
+    answer = measured_near(cell, 20.0)
+    assert 1.96 <= answer.upper <= 2.04
+    assert answer.lower > 0.0
+    known = {answer.cell: answer}
     assert start_of(known, ("shuffle 100 x 10", "tree", 2.0)) is None
     start = start_of(known, ("shuffle 100 x 10", "I", 1.0))
     assert start is not None
-    assert start > found.noise_multiplier
+    assert start > answer.noise_multiplier
 
 
 def test_a_row_moves_as_independent_noise_does_where_that_is_known():
     row = ("cyclic Poisson, 16 groups", "tree")
     noises = {("I", 2.0): 3.0, ("I", 1.0): 6.0, ("tree", 2.0): 10.0}
-    found = [Answer(row[0], *at, "deterministic", noise, 0.0, 1.0, "", "", 0.0) for at, noise in noises.items()]
-    known = {one.cell: one for one in found}
+    answers = [Answer(row[0], *at, "deterministic", noise, 0.0, 1.0, "", "", 0.0) for at, noise in noises.items()]
+    known = {answer.cell: answer for answer in answers}
     assert start_of(known, (*row, 1.0)) == 20.0
     assert start_of(known, (*row, 2.0)) == 10.0
-    without = {cell: one for cell, one in known.items() if cell[1] == "tree"}
+    without = {cell: answer for cell, answer in known.items() if cell[1] == "tree"}
     assert start_of(without, (*row, 1.0)) == pytest.approx(10.0 * 2.0 ** (1 / 1.2), rel=1e-3)
 
 
 def test_a_combination_without_analysis_is_said_to_have_none():
-    found = measured(("shuffle 100 x 10", "BSR 4", 2.0))
-    assert (found.noise_multiplier, found.upper, found.shown) == (0.0, inf, "none")
+    answer = measured(("shuffle 100 x 10", "BSR 4", 2.0))
+    assert (answer.noise_multiplier, answer.upper, answer.shown) == (0.0, inf, "none")
 
 
 def test_the_file_gives_back_what_was_appended_and_the_later_answer_counts(tmp_path):
@@ -53,7 +53,7 @@ def test_the_file_gives_back_what_was_appended_and_the_later_answer_counts(tmp_p
     append(file, Answer(*CELL, "deterministic", 0.5, 7.9, 8.0, "a, b", "direct", 2.0))
     append(file, Answer(*CELL, "sampled", 0.5, 7.95, 8.0, "monte_carlo", "direct", 3.0))
     known = read(file, Answer)
-    assert {one.kind: (one.lower, one.lower_method) for one in known.values()} == {
+    assert {answer.kind: (answer.lower, answer.lower_method) for answer in known.values()} == {
         "deterministic": (7.9, "a, b"),
         "sampled": (7.95, "monte_carlo"),
     }
@@ -75,8 +75,8 @@ def test_no_cell_of_that_name_is_an_error(tmp_path, capsys):
 
 @pytest.mark.parametrize(("lower", "shown"), [(7.5, "6.67"), (0.0, "one side")])
 def test_the_page_shows_the_gap(lower, shown):
-    one = Answer(*CELL, "deterministic", 0.5, lower, 8.0, "direct", "direct", 1.0)
-    assert f"| I |  |  |  |  |  | {shown} |" in page([one])
+    answer = Answer(*CELL, "deterministic", 0.5, lower, 8.0, "direct", "direct", 1.0)
+    assert f"| I |  |  |  |  |  | {shown} |" in page([answer])
 
 
 def test_a_sampled_gap_stands_after_the_deterministic_one():

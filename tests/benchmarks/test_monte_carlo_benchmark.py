@@ -58,7 +58,7 @@ RATE = 0.3
 
 def _independent() -> dict[tuple[int, ...], float]:
     taken = list(np.ndindex(2, 2, 2))
-    return {one: RATE ** sum(one) * (1.0 - RATE) ** (3 - sum(one)) for one in taken}
+    return {steps: RATE ** sum(steps) * (1.0 - RATE) ** (3 - sum(steps)) for steps in taken}
 
 
 def _renewed() -> dict[tuple[int, ...], float]:
@@ -72,7 +72,7 @@ def _renewed() -> dict[tuple[int, ...], float]:
         (0, 0, 1): (1 - q) ** 2 * q,
     }
     late = {(0, 0, 0): (1 - q) ** 2, (0, 1, 0): q, (0, 0, 1): (1 - q) * q}
-    return {one: warm * (early[one] + q * late.get(one, 0.0)) for one in early}
+    return {batches: warm * (early[batches] + q * late.get(batches, 0.0)) for batches in early}
 
 
 @pytest.mark.parametrize("kind", ["poisson", "b_min_sep", "balls_in_bins"])
@@ -113,10 +113,10 @@ def test_our_naive_kernels_and_plain_numpy_agree() -> None:
         if case.quick
         for who in (OURS, NUMPY)
     ]
-    assert all(one["status"] == "ok" and one["rate"] >= one["slowest"] > 0.0 for one in records)
-    assert all(one["lower"] < one["value"] < one["upper"] for one in records)
+    assert all(record["status"] == "ok" and record["rate"] >= record["slowest"] > 0.0 for record in records)
+    assert all(record["lower"] < record["value"] < record["upper"] for record in records)
     assert disagreements(records) == []
-    ours = next(one for one in records if one["contestant"] == OURS)
+    ours = next(record for record in records if record["contestant"] == OURS)
     wrong = {**ours, "contestant": "wrong", "value": 0.9, "lower": 0.89, "upper": 0.91}
     assert len(disagreements([ours, wrong])) == 1
 
@@ -135,25 +135,25 @@ def test_a_quick_run_prints_clean_json(capsys: pytest.CaptureFixture[str]) -> No
 
     assert main(["--quick", "--only", "bins", "--seconds", "0.1", "--json"]) == 0
     printed = capsys.readouterr()
-    found = json.loads(printed.out)
-    assert found["disagreements"] == []
-    rates = {one["contestant"]: one for one in found["rates"]}
+    document = json.loads(printed.out)
+    assert document["disagreements"] == []
+    rates = {record["contestant"]: record for record in document["rates"]}
     assert rates["hockeystick"]["status"] == rates["numpy"]["status"] == "ok"
     assert rates["hockeystick"]["peak_mb_tenfold"] >= rates["hockeystick"]["peak_mb"] > 0.0
     if find_spec("jax_privacy") is None:
         assert rates["jax-privacy"]["status"] == "not installed"
-    ours = [one for one in found["bounds"] if one["contestant"] == "hockeystick"]
-    assert [one["target"] for one in ours] == ["delta 1e-5", "eps 2 to 20%"]
-    for one in ours:
-        assert one["status"] == "ok"
-        assert 0.0 < one["lower"] <= one["upper"] <= one["lower"] * (1.0 + one["ratio"]) * (1.0 + 1e-9)
-        assert one["samples"] > 0
+    ours = [record for record in document["bounds"] if record["contestant"] == "hockeystick"]
+    assert [record["target"] for record in ours] == ["delta 1e-5", "eps 2 to 20%"]
+    for record in ours:
+        assert record["status"] == "ok"
+        assert 0.0 < record["lower"] <= record["upper"] <= record["lower"] * (1.0 + record["ratio"]) * (1.0 + 1e-9)
+        assert record["samples"] > 0
     assert 0.5e-5 < ours[0]["upper"] < 2e-5
     assert ours[0]["tenfold"] > 3.0
-    naive = [one for one in found["bounds"] if one["status"] == "extrapolated"]
-    assert all(one["cpu"] == pytest.approx(one["samples"] / one["rate"]) for one in naive)
-    assert {"hockeystick, naive", "numpy, naive"} <= {one["contestant"] for one in naive}
-    assert [one["target"] for one in found["bounds"] if "certify" in one["contestant"]] == ["eps 2 to 20%"]
+    naive = [record for record in document["bounds"] if record["status"] == "extrapolated"]
+    assert all(record["cpu"] == pytest.approx(record["samples"] / record["rate"]) for record in naive)
+    assert {"hockeystick, naive", "numpy, naive"} <= {record["contestant"] for record in naive}
+    assert [record["target"] for record in document["bounds"] if "certify" in record["contestant"]] == ["eps 2 to 20%"]
     assert "samples/s" in printed.err
 
 
@@ -169,7 +169,7 @@ def test_a_missing_peer_a_failure_a_timeout_and_an_unknown_case_are_said(
     monkeypatch.setattr(monte_carlo, "find_spec", lambda package: None)
     name, case = next(iter(CASES.items()))
     records = list(monte_carlo.rates(name, case, 1.0, 5.0))
-    assert {one["status"] for one in records} == {"not installed"}
+    assert {record["status"] for record in records} == {"not installed"}
     assert monte_carlo.rate_line(records[0]).endswith("not installed")
     monkeypatch.setattr(monte_carlo, "child", lambda arguments, timeout: {"status": "timeout after 5 s"})
     (only,) = monte_carlo.bounds(name, "none", Target(epsilon=1.0), {"numpy": 1.0}, 1.0, False)

@@ -11,10 +11,10 @@ FOUND = Row(*CELL, 60.0, NOISE[CELL], 0.25, 0.251, "comparison", "moment_majoran
 
 
 def test_a_cell_has_both_sides_near_its_epsilon():
-    found = measured(CELL, NOISE[CELL], 60.0)
-    assert 0.0 < found.lower <= found.upper
-    assert found.gap < 0.01
-    assert abs(found.upper / CELL[4] - 1.0) < 0.1
+    row = measured(CELL, NOISE[CELL], 60.0)
+    assert 0.0 < row.lower <= row.upper
+    assert row.gap < 0.01
+    assert abs(row.upper / CELL[4] - 1.0) < 0.1
 
 
 def test_one_side_by_one_method_counts_beside_what_others_found():

@@ -12,7 +12,9 @@ from hockeystick.types import Kind, Side
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "standing.md").read_text()
-UPPER = [one for one in every_accountant().values() if one.kind is Kind.DETERMINISTIC and Side.UPPER in one.sides]
+UPPER = [
+    method for method in every_accountant().values() if method.kind is Kind.DETERMINISTIC and Side.UPPER in method.sides
+]
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +27,9 @@ def test_the_page_names_every_accountant() -> None:
 
 
 def test_the_registry_follows_the_page() -> None:
-    found = {(name, verdict) for name, verdict in re.findall(r"^\| `(\w+)` \|.*\| (\w+) \|$", PAGE, re.MULTILINE)}
-    assert found == {(one.name, "default" if one.name in DEFAULT else "published") for one in UPPER}
-    assert {one.name for one in UPPER if one.name not in DEFAULT} == published().keys()
+    stated = {(name, verdict) for name, verdict in re.findall(r"^\| `(\w+)` \|.*\| (\w+) \|$", PAGE, re.MULTILINE)}
+    assert stated == {(method.name, "default" if method.name in DEFAULT else "published") for method in UPPER}
+    assert {method.name for method in UPPER if method.name not in DEFAULT} == published().keys()
 
 
 def test_every_upper_bound_has_a_regime() -> None:
@@ -36,14 +38,14 @@ def test_every_upper_bound_has_a_regime() -> None:
 
     keys = {registered(regime.strategy.kind, regime.sampler.kind) for regime in REGIMES}
     types = {kind for key in keys if key is not None for kind in pair_types(*key)}
-    assert [one.name for one in UPPER if not any(one.covers(kind) for kind in types)] == []
+    assert [method.name for method in UPPER if not any(method.covers(kind) for kind in types)] == []
 
 
 def test_a_cell_is_answered_by_all_that_cover_it() -> None:
     from benchmarks.standing import REGIMES, measured
 
-    answers = {one.method: one for one in measured(REGIMES[0], 3.5, 1e-5)}
-    assert {name for name, one in answers.items() if one.status == "ok"} == {"gaussian", "direct", "renyi"}
+    answers = {answer.method: answer for answer in measured(REGIMES[0], 3.5, 1e-5)}
+    assert {name for name, answer in answers.items() if answer.status == "ok"} == {"gaussian", "direct", "renyi"}
     assert answers["gaussian"].epsilon == pytest.approx(answers["direct"].epsilon, rel=1e-3)
     assert answers["renyi"].epsilon > 1.01 * answers["direct"].epsilon
 
@@ -64,16 +66,16 @@ def test_a_win_anywhere_by_more_than_the_margin_is_a_place_in_the_default() -> N
         Answer(CYCLIC_C, "c", "generalized_mmcc", inf, 0.1),
         Answer(CYCLIC_C, "c", "direct", inf, 0.1, "refused"),
     ]
-    wins = {row.method: row.wins for row in rows([one for one in answers if one.kind == POISSON_C])}
+    wins = {row.method: row.wins for row in rows([answer for answer in answers if answer.kind == POISSON_C])}
     assert wins == {"gaussian": 0, "split_noise": 0, "participation_windows": 1}  # 1 against 1.0005 is no win
-    found = verdicts(answers)
-    assert found == {
+    by_method = verdicts(answers)
+    assert by_method == {
         "gaussian": "default",
         "split_noise": "default",
         "participation_windows": "default",
         "generalized_mmcc": "published",
     }
-    assert lost([one for one in answers if one.kind == CYCLIC_C]) == 0.0
+    assert lost([answer for answer in answers if answer.kind == CYCLIC_C]) == 0.0
 
 
 def test_what_assumes_something_is_never_in_the_default() -> None:
@@ -87,9 +89,9 @@ def test_what_assumes_something_is_never_in_the_default() -> None:
 def test_certify_has_the_bound_that_blocks_miss() -> None:
     """Few bins, several visits, little noise: revealing the blocks costs one percent."""
     run = hs.Mechanism(sampler=hs.RandomAllocation(bins=7, participations=3), noise_multiplier=0.73)
-    found = hs.certify(run, delta=1e-12)
-    assert found.method.upper == "dong_chen_ozgur"
-    assert found.bounds.upper < 0.995 * hs.bound(run, "direct").epsilon(1e-12)
+    certificate = hs.certify(run, delta=1e-12)
+    assert certificate.method.upper == "dong_chen_ozgur"
+    assert certificate.bounds.upper < 0.995 * hs.bound(run, "direct").epsilon(1e-12)
 
 
 def test_a_method_that_wins_by_too_little_is_not_in_the_default() -> None:

@@ -24,7 +24,7 @@ def test_no_case_no_table() -> None:
 
 
 def test_mixtures_are_bounded_from_both_sides() -> None:
-    found = mixtures.ours(10, 3, 1e-6)
-    for lower, upper in (found["one"], found["all"]):
+    epsilons = mixtures.ours(10, 3, 1e-6)
+    for lower, upper in (epsilons["one"], epsilons["all"]):
         assert 0.0 < lower <= upper < 1.01 * lower
-    assert found["one"][1] < found["all"][0]
+    assert epsilons["one"][1] < epsilons["all"][0]

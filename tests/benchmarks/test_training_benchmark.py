@@ -24,10 +24,10 @@ NAMES = ["hockeystick, loop", "hockeystick, optimizer", "hockeystick, Noise", "O
 def test_a_contestant_is_measured(name):
     from benchmarks.training import measure_noise
 
-    found = measure_noise(name, bands=3, size=50, steps=4, repeats=1)
-    assert found["memory"] >= (0.0 if name.startswith("Opacus") else 2 * 50 * 4 / 1e6)
-    assert found["wall"] > 0.0
-    assert found["cpu"] > 0.0
+    cost = measure_noise(name, bands=3, size=50, steps=4, repeats=1)
+    assert cost["memory"] >= (0.0 if name.startswith("Opacus") else 2 * 50 * 4 / 1e6)
+    assert cost["wall"] > 0.0
+    assert cost["cpu"] > 0.0
 
 
 def test_training_steps_take_turns(capsys, monkeypatch):
@@ -47,8 +47,8 @@ def test_all_are_in_the_table(capsys, monkeypatch):
     from benchmarks import training
 
     monkeypatch.setattr(training, "NOISES", {"missing": ("no_such.package", training.our_noise)})
-    found = {"wall": 2.0, "cpu": 1.0, "ratio": 1.5, "memory": 0.5}
-    monkeypatch.setattr(training, "_elsewhere", lambda name, options: {"ours": found})
+    cost = {"wall": 2.0, "cpu": 1.0, "ratio": 1.5, "memory": 0.5}
+    monkeypatch.setattr(training, "_elsewhere", lambda name, options: {"ours": cost})
     assert training.main(SMALL) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[3].split() == ["ours", "2.00", "1.00", "1.500", "0.5"]

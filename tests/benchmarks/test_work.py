@@ -44,9 +44,9 @@ def test_what_is_measured_is_kept(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("benchmarks.work.METHODS", METHODS[:1])
     file = tmp_path / "work.csv"
     assert main(["--only", "6 bins", "--answers", str(file)]) == 0
-    found = read(file, Row)
-    assert set(found) == {("6 bins, twice", METHODS[0], str(side)) for side in Side}
-    lower, upper = (found["6 bins, twice", METHODS[0], side].epsilon for side in ("lower", "upper"))
+    kept = read(file, Row)
+    assert set(kept) == {("6 bins, twice", METHODS[0], str(side)) for side in Side}
+    lower, upper = (kept["6 bins, twice", METHODS[0], side].epsilon for side in ("lower", "upper"))
     assert 0.0 < lower <= upper
     assert capsys.readouterr().out.count("planned") == 2
     assert main(["--only", "6 bins", "--answers", str(file)]) == 0

@@ -140,9 +140,12 @@ def test_every_plan_is_one_that_can_be_run(folder: Path) -> None:
 @pytest.mark.parametrize("folder", TRAINED, ids=lambda folder: folder.name)
 def test_the_page_says_what_the_rows_say_and_the_rows_what_the_certificates_say(folder: Path) -> None:
     experiment = train.Experiment.load(folder)
-    found = {one.digest: one for one in map(hs.Certificate.load, sorted((folder / "certificates").glob("*.json")))}
+    certificates = {
+        certificate.digest: certificate
+        for certificate in map(hs.Certificate.load, sorted((folder / "certificates").glob("*.json")))
+    }
     for row in train.rows_of(folder / "runs.csv"):
-        certificate = found[row["certificate"]]
+        certificate = certificates[row["certificate"]]
         stated = (certificate.epsilon.upper, certificate.epsilon.lower, certificate.delta, certificate.mechanism.sigma)
         names = ("epsilon_upper", "epsilon_lower", "delta", "noise_multiplier")
         assert tuple(None if row[name] == "None" else float(row[name]) for name in names) == stated
@@ -231,9 +234,9 @@ def test_marks_belong_to_a_student_and_a_lecturer(monkeypatch) -> None:
 
 def test_edges_are_unit_vectors_with_a_constant() -> None:
     images = np.random.default_rng(0).uniform(size=(3, 28, 28))
-    found = tasks.edges(images)
-    assert found.shape == (3, 393)
-    np.testing.assert_allclose(np.linalg.norm(found[:, :-1], axis=1), 1.0)
+    features = tasks.edges(images)
+    assert features.shape == (3, 393)
+    np.testing.assert_allclose(np.linalg.norm(features[:, :-1], axis=1), 1.0)
     np.testing.assert_array_equal(tasks.edges(np.zeros((1, 28, 28)))[0, :-1], 0.0)
 
 
