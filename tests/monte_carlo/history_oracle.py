@@ -34,9 +34,9 @@ def histories(own: Columns) -> np.ndarray:
 def chances_of(own: Columns, chosen: np.ndarray) -> np.ndarray:
     """Every opportunity has so many coins; or who takes part waits; or there is one visit in each epoch."""
     if own.law.bins:
-        return np.array([visiting_chance(own, one) for one in chosen])
+        return np.array([visiting_chance(own, history) for history in chosen])
     if own.law.min_sep > 1:
-        return np.array([waiting_chance(own, one) for one in chosen])
+        return np.array([waiting_chance(own, history) for history in chosen])
     taken = chosen.sum(axis=1)
     ways = np.prod(
         np.array([comb(own.law.coins, number) for number in range(own.law.coins + 1)])[chosen.astype(int)], axis=1
@@ -102,9 +102,9 @@ def drawn_histories(
         own.law.edges,
         np.exp(z),
     )
-    found = (scratch.table, scratch.units)
-    whole = products(odds, kept, edges, limit.block, *found)
-    logs = [log_history(rng, kept, edges, limit.block, found, odds.copy(), scratch.terms) for _ in range(times)]
+    work = (scratch.table, scratch.units)
+    whole = products(odds, kept, edges, limit.block, *work)
+    logs = [log_history(rng, kept, edges, limit.block, work, odds.copy(), scratch.terms) for _ in range(times)]
     return float(whole), np.array(logs)
 
 
@@ -132,13 +132,13 @@ def interval(proposal: Proposal, epsilon: float, samples: int, seed: int) -> tup
     )
 
 
-def assert_same(one: Proposal, copy: Proposal) -> None:
+def assert_same(proposal: Proposal, copy: Proposal) -> None:
     """The copy draws the same samples and proves the same largest weight."""
     drawn = []
-    for each in (one, copy):
+    for each in (proposal, copy):
         log_weights, losses = np.empty(64), np.empty(64)
         each.draw(np.random.default_rng(8), log_weights, losses)
         drawn.append(np.concatenate([log_weights, losses]))
     np.testing.assert_array_equal(*drawn)
-    assert copy.weight_bound(0.1) == one.weight_bound(0.1)
+    assert copy.weight_bound(0.1) == proposal.weight_bound(0.1)
     assert 0.0 < copy.loss_error < 1e-4

@@ -12,16 +12,16 @@ def whole_excess(counts: np.ndarray, own: Columns, chain: Chain) -> float:
     assert chain.tables is not None
     law = law_of(counts.size, chain.tables)
     begin(law)
-    found, _, _ = log_excess(counts, own.couplings, chain.tables, 0, counts.size, 0, 0, law)
-    return found
+    excess, _, _ = log_excess(counts, own.couplings, chain.tables, 0, counts.size, 0, 0, law)
+    return excess
 
 
 def whole_waited(counts: np.ndarray, own: Columns, chain: Chain) -> float:
     """Of copies that wait too little: not above 0."""
     assert chain.tables is not None
     copies = int(chain.tables.waits.free[0])
-    found, _, _ = log_waited(counts, chain.tables, own.law.min_sep, starts_of(own), 0, counts.size, copies, 0)
-    return found
+    waited, _, _ = log_waited(counts, chain.tables, own.law.min_sep, starts_of(own), 0, counts.size, copies, 0)
+    return waited
 
 
 def starts_of(own: Columns) -> np.ndarray:

@@ -18,17 +18,17 @@ def participations(
     The state is the number of steps until the examples are available again; it is followed forwards from 0 when
     cold, from the stationary distribution of its transition matrix when warm. Equal vectors are merged.
     """
-    found: dict[tuple[int, ...], float] = {}
+    law: dict[tuple[int, ...], float] = {}
     start = stationary(min_sep, prob if before is None else before, examples) if warm else np.eye(min_sep)[0]
     for state, weight in enumerate(start):
         if weight > 0.0:
-            _follow(found, (), state, float(weight), steps, min_sep, prob, examples)
-    vectors = sorted(found)
-    return np.array([found[vector] for vector in vectors]), np.array(vectors, dtype=float).reshape(-1, steps)
+            _follow(law, (), state, float(weight), steps, min_sep, prob, examples)
+    vectors = sorted(law)
+    return np.array([law[vector] for vector in vectors]), np.array(vectors, dtype=float).reshape(-1, steps)
 
 
 def _follow(
-    found: dict[tuple[int, ...], float],
+    law: dict[tuple[int, ...], float],
     past: tuple[int, ...],
     state: int,
     weight: float,
@@ -38,15 +38,15 @@ def _follow(
     examples: int,
 ) -> None:
     if len(past) == steps:
-        found[past] = found.get(past, 0.0) + weight
+        law[past] = law.get(past, 0.0) + weight
         return
     if state > 0:
-        _follow(found, (*past, 0), state - 1, weight, steps, min_sep, prob, examples)
+        _follow(law, (*past, 0), state - 1, weight, steps, min_sep, prob, examples)
         return
     for count in range(examples + 1):
         chance = weight * float(binom.pmf(count, examples, prob))
         later = min_sep - 1 if count else 0
-        _follow(found, (*past, count), later, chance, steps, min_sep, prob, examples)
+        _follow(law, (*past, count), later, chance, steps, min_sep, prob, examples)
 
 
 def stationary(min_sep: int, prob: float, examples: int = 1) -> Array:

@@ -67,16 +67,18 @@ def log_densities(proposal: TiltedProposal, outputs: Array, in_logs: bool = Fals
     """
     laws = proposal.densities
     share, mixed, work = proposal.share, proposal.share < 1.0, workspace(laws[0])
-    found = np.full((outputs.shape[0], 3), -np.inf)
-    for row, out in zip(outputs, found, strict=True):
+    densities = np.full((outputs.shape[0], 3), -np.inf)
+    for row, out in zip(outputs, densities, strict=True):
         padded = np.append(row, np.zeros(laws[0].taps.shape[0]))
         if in_logs:
             correlate(padded, laws[0].taps, work.products)
             out[:] = [sum_logs(law, log_terms(law, work.products), work.values) for law in laws]
         else:
             log_densities_at(padded, laws, mixed, work, out)
-    tilted = proposal.order * found[:, 1] - proposal.table.log_moment
-    return found[:, 0], np.logaddexp(np.log(share) + tilted, np.log1p(-share) + found[:, 2]) if mixed else tilted
+    tilted = proposal.order * densities[:, 1] - proposal.table.log_moment
+    return densities[:, 0], np.logaddexp(
+        np.log(share) + tilted, np.log1p(-share) + densities[:, 2]
+    ) if mixed else tilted
 
 
 def order_proposal(pair: RenewalMixture, order: int, separation: int, share: float, rate: float = 0.3) -> OrderProposal:
@@ -104,11 +106,11 @@ Maker = Callable[[RenewalMixture, int, int, float], TiltedProposal]
 def relaxed_law(pair: RenewalMixture, separation: int) -> Law:
     """All paths of the recursion with fewer blocked steps, ``q (1-q)^-(steps not blocked)`` each; by its definition."""
     n, b, q = pair.matrix.steps, pair.min_sep, pair.participation_prob
-    found: dict[tuple[int, ...], float] = defaultdict(float)
+    law: dict[tuple[int, ...], float] = defaultdict(float)
 
     def follow(step: int, weight: float, past: tuple[int, ...]) -> None:
         if step >= n:
-            found[past[:n]] += weight
+            law[past[:n]] += weight
             return
         follow(step + 1, weight * (1 - q), (*past, 0))
         free = sum(1 for later in range(step + separation, step + b) if later < n)
@@ -119,7 +121,7 @@ def relaxed_law(pair: RenewalMixture, separation: int) -> Law:
         start = min(first, separation - 1)
         free = sum(1 for step in range(start, first) if step < n)
         follow(start, chance * (1 - q) ** -free, (0,) * start)
-    return np.array(list(found.values())), np.array(list(found), dtype=float)
+    return np.array(list(law.values())), np.array(list(law), dtype=float)
 
 
 def exact_law(pair: RenewalMixture) -> Law:

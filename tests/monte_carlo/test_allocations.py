@@ -37,8 +37,8 @@ def pair(bins: int, visits: int, sigma: float, epochs: int = 1) -> AveragedSteps
     return AveragedSteps(noise_multiplier=sigma, bins=bins, participations=visits, epochs=epochs)
 
 
-def copied(one: AveragedSteps, order: int) -> CopiedAllocation:
-    return CopiedAllocation(direction=Direction.REMOVE, pair=one, order=order)
+def copied(averaged: AveragedSteps, order: int) -> CopiedAllocation:
+    return CopiedAllocation(direction=Direction.REMOVE, pair=averaged, order=order)
 
 
 @settings(deadline=None)  # the kernel may be compiled
@@ -53,9 +53,9 @@ def test_the_ratio_is_the_mean_over_all_sets_of_visits(y: list[float], part: flo
     with mp.workdps(30):
         logs = [(mpf(output) - mpf("0.5")) / mpf(sigma) ** 2 for output in y]
         sets = list(combinations(logs, visits))
-        exact = mp.log(sum(mp.exp(sum(one)) for one in sets) / len(sets))
-        found = log_ratio(np.array(y), visits, sigma, np.empty(visits + 1))
-        assert abs(found - exact) <= NaiveAllocation(
+        exact = mp.log(sum(mp.exp(sum(visited)) for visited in sets) / len(sets))
+        logarithm = log_ratio(np.array(y), visits, sigma, np.empty(visits + 1))
+        assert abs(logarithm - exact) <= NaiveAllocation(
             direction=Direction.REMOVE, pair=pair(len(y), visits, sigma)
         ).rounding(1.0)
 
@@ -72,8 +72,8 @@ def test_the_ratio_keeps_its_digits_in_long_runs(far: float) -> None:
             comb(many, j) * comb(bins - many, visits - j) * high**j * low ** (visits - j) for j in range(many + 1)
         )
         exact = mp.log(total / comb(bins, visits))
-        found = log_ratio(y, visits, sigma, np.empty(visits + 1))
-        assert abs(found - exact) <= copied(pair(bins, visits, sigma), 2).rounding(1.0)
+        logarithm = log_ratio(y, visits, sigma, np.empty(visits + 1))
+        assert abs(logarithm - exact) <= copied(pair(bins, visits, sigma), 2).rounding(1.0)
     assert copied(pair(bins, visits, sigma), 2).rounding(1.0) < 1e-6
 
 
@@ -97,7 +97,7 @@ def test_weights_of_joined_copies_are_those_of_graphs_without_isolated_vertices(
         pairs = list(combinations(range(size), 2))
         total = Fraction(0)
         for chosen in product((False, True), repeat=len(pairs)):
-            ends = {end for one, taken in zip(pairs, chosen, strict=True) if taken for end in one}
+            ends = {end for joined, taken in zip(pairs, chosen, strict=True) if taken for end in joined}
             if len(ends) == size:
                 total += edge ** sum(chosen)
         assert weight == pytest.approx(float(total), rel=1e-13)
@@ -107,25 +107,25 @@ def tuples(bins: int, visits: int, order: int) -> Iterator[np.ndarray]:
     """Counts of the visits of every tuple of sets; shape (bins,)."""
     for sets in product(combinations(range(bins), visits), repeat=order):
         counts = np.zeros(bins, np.int64)
-        for one in sets:
-            counts[list(one)] += 1
+        for visited in sets:
+            counts[list(visited)] += 1
         yield counts
 
 
-def kept_chances(one: AveragedSteps, order: int) -> dict[tuple[int, ...], float]:
+def kept_chances(averaged: AveragedSteps, order: int) -> dict[tuple[int, ...], float]:
     """By counts, the chance with which tuples are to be kept."""
-    zeta = exp(copies_of(order, one.participations / one.bins, one.noise_multiplier).log_zeta)
-    found: dict[tuple[int, ...], float] = {}
-    for counts in tuples(one.bins, one.participations, order):
-        weight = exp(float((counts * (counts - 1)).sum()) / (2.0 * one.noise_multiplier**2))
+    zeta = exp(copies_of(order, averaged.participations / averaged.bins, averaged.noise_multiplier).log_zeta)
+    chances: dict[tuple[int, ...], float] = {}
+    for counts in tuples(averaged.bins, averaged.participations, order):
+        weight = exp(float((counts * (counts - 1)).sum()) / (2.0 * averaged.noise_multiplier**2))
         key = tuple(int(count) for count in counts)
-        chance_of_it = weight / comb(one.bins, one.participations) ** order / zeta**one.bins
-        found[key] = found.get(key, 0.0) + chance_of_it
-    return found
+        chance_of_it = weight / comb(averaged.bins, averaged.participations) ** order / zeta**averaged.bins
+        chances[key] = chances.get(key, 0.0) + chance_of_it
+    return chances
 
 
 @njit
-def draw_many(rng, visits, order, more, kept, bins, found):
+def draw_many(rng, visits, order, more, kept, bins, drawn):
     work = (
         np.zeros(bins, np.int64),
         np.empty(order * visits, np.int64),
@@ -133,10 +133,10 @@ def draw_many(rng, visits, order, more, kept, bins, found):
         np.empty(order, np.int64),
     )
     tag = 0
-    for sample in range(found.shape[0]):
-        found[sample] = 0
-        if not add_copies(rng, visits, order, more, kept, tag, work, found[sample]):
-            found[sample] = -1
+    for sample in range(drawn.shape[0]):
+        drawn[sample] = 0
+        if not add_copies(rng, visits, order, more, kept, tag, work, drawn[sample]):
+            drawn[sample] = -1
         tag += order
 
 
@@ -153,16 +153,16 @@ def test_copies_are_kept_with_their_weight(one: AveragedSteps, order: int) -> No
     counts = np.empty((drawn, bins), np.int64)
     more = copies_of(order, visits / bins, one.noise_multiplier).more
     draw_many(np.random.default_rng(5), visits, order, more, kept, bins, counts)
-    found: dict[tuple[int, ...], int] = {}
+    picked: dict[tuple[int, ...], int] = {}
     for row, times in zip(*np.unique(counts, axis=0, return_counts=True), strict=True):
-        found[tuple(int(count) for count in row)] = int(times)
-    given_up = found.pop((-1,) * bins, 0)
-    assert set(found) <= set(exact)
+        picked[tuple(int(count) for count in row)] = int(times)
+    given_up = picked.pop((-1,) * bins, 0)
+    assert set(picked) <= set(exact)
     kept_chance = sum(exact.values())
     assert 0.02 < kept_chance < 0.98
     assert abs((drawn - given_up) / drawn - kept_chance) <= 6.2 * sqrt(kept_chance / drawn)
     for key, expected in exact.items():
-        assert abs(found.get(key, 0) / drawn - expected) <= 6.2 * sqrt(expected / drawn) + 4.0 / drawn
+        assert abs(picked.get(key, 0) / drawn - expected) <= 6.2 * sqrt(expected / drawn) + 4.0 / drawn
 
 
 def test_small_chances_are_met() -> None:
@@ -170,10 +170,10 @@ def test_small_chances_are_met() -> None:
 
     @njit
     def hits(rng, prob, draws):
-        found = 0
+        count = 0
         for _ in range(draws):
-            found += chance(rng, prob)
-        return found
+            count += chance(rng, prob)
+        return count
 
     rng = np.random.default_rng(2)
     assert 1 <= hits(rng, 3.0 * 2.0**-23, 1 << 25) <= 40
@@ -181,16 +181,16 @@ def test_small_chances_are_met() -> None:
     assert hits(rng, 0.0, 1 << 20) == 0
 
 
-def truth(one: AveragedSteps, epsilon: float, direction: Direction) -> float:
+def truth(averaged: AveragedSteps, epsilon: float, direction: Direction) -> float:
     """The profile, by a midpoint rule over up to three steps in all; good to one in a thousand."""
-    points, reach, sigma = 200, 7.5, one.noise_multiplier
-    steps = one.bins * one.epochs
+    points, reach, sigma = 200, 7.5, averaged.noise_multiplier
+    steps = averaged.bins * averaged.epochs
     axis = (np.arange(points) + 0.5) / points * 2.0 * reach * sigma - reach * sigma + 0.5
     grids = np.meshgrid(*[axis] * steps, indexing="ij", sparse=True)
     density, ratio = 1.0, 1.0
-    for epoch in range(one.epochs):
-        own = grids[epoch * one.bins : (epoch + 1) * one.bins]
-        sets = list(combinations(range(one.bins), one.participations))
+    for epoch in range(averaged.epochs):
+        own = grids[epoch * averaged.bins : (epoch + 1) * averaged.bins]
+        sets = list(combinations(range(averaged.bins), averaged.participations))
         ratio = ratio * sum(np.exp(sum((own[i] - 0.5) / sigma**2 for i in chosen)) for chosen in sets) / len(sets)
     for grid in grids:
         density = density * np.exp(-0.5 * (grid / sigma) ** 2) / (sigma * sqrt(2.0 * np.pi)) * (axis[1] - axis[0])
@@ -214,14 +214,14 @@ def test_samples_average_to_the_profile(one: AveragedSteps, epsilon: float, dire
 
 def test_epochs_are_independent() -> None:
     """Two epochs of one visit to two steps, whose law is known."""
-    one = pair(2, 1, 2.2, epochs=2)
+    averaged = pair(2, 1, 2.2, epochs=2)
     run = hs.Mechanism(sampler=hs.RandomAllocation(bins=2, epochs=2), noise_multiplier=2.2)
     epsilon = 0.5
     for direction in Direction:
         low, high = (
             hs.bound(run, "direct", side=side).profiles[direction](epsilon) for side in (Side.LOWER, Side.UPPER)
         )
-        for seed, proposal in enumerate(FAMILY.propose(one, direction, epsilon)):
+        for seed, proposal in enumerate(FAMILY.propose(averaged, direction, epsilon)):
             lower, upper = interval(proposal, epsilon, 100_000, seed)
             assert lower <= high
             assert upper >= low
@@ -248,19 +248,19 @@ def test_the_proposal_reaches_small_deltas(one: AveragedSteps, epsilon: float) -
 
 
 def test_copies_are_given_up_as_often_as_their_weights_say() -> None:
-    one, order = SMALL[0]
-    chance_of_it = TILTED_SHARE * (1.0 - sum(kept_chances(one, order).values()))
+    averaged, order = SMALL[0]
+    chance_of_it = TILTED_SHARE * (1.0 - sum(kept_chances(averaged, order).values()))
     log_weights, losses = np.empty(100_000), np.empty(100_000)
-    copied(one, order).draw(np.random.default_rng(4), log_weights, losses)
+    copied(averaged, order).draw(np.random.default_rng(4), log_weights, losses)
     given_up = (losses == -ENDLESS).mean()
     assert abs(given_up - chance_of_it) <= 6.2 * sqrt(chance_of_it / losses.size)
 
 
 @pytest.mark.parametrize("direction", Direction)
 def test_proposals_are_built_again_from_their_parameters(direction: Direction) -> None:
-    one = pair(40, 3, 1.5, epochs=2)
-    for proposal in FAMILY.propose(one, direction, 1.0):
-        again = FAMILY.build(one, direction, proposal.name, proposal.parameters)
+    averaged = pair(40, 3, 1.5, epochs=2)
+    for proposal in FAMILY.propose(averaged, direction, 1.0):
+        again = FAMILY.build(averaged, direction, proposal.name, proposal.parameters)
         for copy in (again, pickle.loads(pickle.dumps(proposal))):
             assert_same(proposal, copy)
 
@@ -298,9 +298,9 @@ def test_orders_whose_weights_leave_the_range_of_doubles_or_of_random_numbers_ar
 
 def test_what_cannot_be_sampled_is_refused() -> None:
     everywhere, quiet, large = pair(4, 4, 1.0), pair(4, 2, 0.04), pair(20_000, 10_000, 80.0)
-    for one, word in ((everywhere, "every batch"), (quiet, "more noise"), (large, "too long")):
+    for averaged, word in ((everywhere, "every batch"), (quiet, "more noise"), (large, "too long")):
         for side in Side:
-            reason = FAMILY.refusal(one, side)
+            reason = FAMILY.refusal(averaged, side)
             assert reason is not None
             assert word in reason
     assert FAMILY.refusal(pair(4, 2, 0.1), Side.UPPER) is None
@@ -310,11 +310,11 @@ def test_what_cannot_be_sampled_is_refused() -> None:
 
 
 def test_beta_is_the_best_of_those_that_are_tried() -> None:
-    one = pair(4, 2, 3.0)
-    proposal = FAMILY.propose(one, Direction.ADD, 1.0)[0]
+    averaged = pair(4, 2, 3.0)
+    proposal = FAMILY.propose(averaged, Direction.ADD, 1.0)[0]
     assert isinstance(proposal, MeanAllocation)
     for factor in (0.8, 1.25):
-        other = MeanAllocation(direction=Direction.ADD, pair=one, beta=factor * proposal.beta)
+        other = MeanAllocation(direction=Direction.ADD, pair=averaged, beta=factor * proposal.beta)
         assert proposal.weight_bound(1.0) < other.weight_bound(1.0)
     drift, square = 2.0 / 9.0, 2.0 * 2.0 / 4.0 / 9.0
     beta = proposal.beta
@@ -327,11 +327,11 @@ def test_a_certificate_that_rests_on_copies_can_be_verified() -> None:
     sampler = hs.RandomAllocation(bins=60, participations=6)
     run = hs.Mechanism(sampler=sampler, noise_multiplier=1.2)
     plain = hs.certify(run, delta=1e-4)
-    found = hs.certify(run, delta=1e-4, monte_carlo=hs.MonteCarlo(seed=1, failure_probability=1e-6))
-    assert found.method.upper == found.method.lower == "monte_carlo"
-    assert found.monte_carlo is not None
-    assert {one.run.proposal for one in found.monte_carlo.runs} == {"copies"}
+    certificate = hs.certify(run, delta=1e-4, monte_carlo=hs.MonteCarlo(seed=1, failure_probability=1e-6))
+    assert certificate.method.upper == certificate.method.lower == "monte_carlo"
+    assert certificate.monte_carlo is not None
+    assert {claimed.run.proposal for claimed in certificate.monte_carlo.runs} == {"copies"}
     assert plain.bounds.lower is not None
-    assert found.bounds.lower is not None
-    assert plain.bounds.lower < found.bounds.lower <= found.bounds.upper < plain.bounds.upper
-    hs.verify(found)
+    assert certificate.bounds.lower is not None
+    assert plain.bounds.lower < certificate.bounds.lower <= certificate.bounds.upper < plain.bounds.upper
+    hs.verify(certificate)

@@ -90,7 +90,7 @@ def values(log_weights: Array, losses: Array, epsilon: float) -> Array:
 def tuple_laws(gram: Array, order: int) -> dict[tuple[int, ...], tuple[float, float, float, float]]:
     """For every tuple: its probability ball after ball, V, its probability around a centre, and exp of sum of K."""
     bins = len(gram)
-    found = {}
+    laws = {}
     for chosen in product(range(bins), repeat=order):
         probability, growth, meetings = 1.0 / bins, 1.0, 0.0
         for k in range(1, order):
@@ -102,8 +102,8 @@ def tuple_laws(gram: Array, order: int) -> dict[tuple[int, ...], tuple[float, fl
         for c in range(bins):
             numbers = [exp((order - 1) * gram[c, j]) for j in range(bins)]
             around += np.prod([numbers[i] / sum(numbers) for i in chosen]) / bins
-        found[chosen] = (probability, growth, around, exp(meetings))
-    return found
+        laws[chosen] = (probability, growth, around, exp(meetings))
+    return laws
 
 
 def ratio(factor: Array, z: Array) -> Array:

@@ -38,12 +38,12 @@ def test_nodes_come_back_to_the_last_digit(some: tuple[Node, ...]) -> None:
 
 
 def test_a_claim_comes_back_and_is_small() -> None:
-    found = claim()
-    text = found.model_dump_json()
-    assert MonteCarloClaim.parse_json(text) == found
-    assert len(text) < 4000 < 30_000 < len(json.dumps(found.model_dump(mode="json", context={"format": 1})))
-    assert found.samples == sum(one["samples"] for one in json.loads(text)["runs"])
-    assert [one["key"] for one in json.loads(text)["runs"]] == [one.run.key for one in found.runs]
+    stated = claim()
+    text = stated.model_dump_json()
+    assert MonteCarloClaim.parse_json(text) == stated
+    assert len(text) < 4000 < 30_000 < len(json.dumps(stated.model_dump(mode="json", context={"format": 1})))
+    assert stated.samples == sum(run["samples"] for run in json.loads(text)["runs"])
+    assert [run["key"] for run in json.loads(text)["runs"]] == [claimed.run.key for claimed in stated.runs]
 
 
 def packed(content: bytes) -> str:

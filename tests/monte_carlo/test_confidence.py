@@ -89,10 +89,12 @@ def test_betting_covers_a_proposal_at_the_worst_moment() -> None:
     for seed in range(RUNS):
         run = run_of(proposal, tuple(node(proposal, side, 1.0, share=0.2) for side in Side), chunk_size=60, seed=seed)
         chunks = [run_chunk(proposal, run, stream) for stream in range(4)]
-        for j, one in enumerate(run.nodes):
+        for j, this_node in enumerate(run.nodes):
             logs = np.cumsum([chunk.logs[j] for chunk in chunks])
-            looks = [betting(one.side, 60 * (i + 1), float(logs[i]), one.theta) for i in range(4)]
-            misses[one.side] += missed(one.side, min(looks) if one.side is Side.UPPER else max(looks), delta)
+            looks = [betting(this_node.side, 60 * (i + 1), float(logs[i]), this_node.theta) for i in range(4)]
+            misses[this_node.side] += missed(
+                this_node.side, min(looks) if this_node.side is Side.UPPER else max(looks), delta
+            )
     assert max(misses.values()) <= allowed()
 
 
@@ -182,14 +184,14 @@ def test_betting_errs_to_its_side_of_the_exact_value(samples: int, failure: floa
         for theta in (1e-7, 0.37, 1e9):
             logs = -scale * samples
             exact = (1 - mpmath.exp((mpmath.mpf(logs) - nats) / samples)) / mpmath.mpf(theta)
-            found = betting_upper(samples, logs, theta, failure)
-            assert exact <= found <= exact * (1 + 1e-13 + 3e-16 * samples)
+            bound = betting_upper(samples, logs, theta, failure)
+            assert exact <= bound <= exact * (1 + 1e-13 + 3e-16 * samples)
             gain = scale * samples + float(nats)
             exact = (mpmath.exp((mpmath.mpf(gain) - nats) / samples) - 1) / mpmath.mpf(theta)
-            found = betting_lower(samples, gain, theta, failure)
-            assert found <= exact
+            bound = betting_lower(samples, gain, theta, failure)
+            assert bound <= exact
             lost = (1e-13 + 3e-16 * samples) * (1 + float(nats) / (scale * samples)) * (1 + scale + float(nats))
-            assert found >= exact * (1 - 2 * lost)
+            assert bound >= exact * (1 - 2 * lost)
 
 
 def test_a_sum_that_lost_its_digits_stays_on_the_safe_side() -> None:
@@ -199,11 +201,11 @@ def test_a_sum_that_lost_its_digits_stays_on_the_safe_side() -> None:
     for _ in range(count):
         added += small
     assert added == -1e3
-    found = betting_upper(count + 1, added, 0.5, 0.01)
+    bound = betting_upper(count + 1, added, 0.5, 0.01)
     with mpmath.workdps(40):
         exact = (1 - mpmath.exp((-1000 + count * mpmath.mpf(small) - mpmath.log(100)) / (count + 1))) / 0.5
         lost = (1 - mpmath.exp((-1000 - mpmath.log(100)) / (count + 1))) / 0.5
-    assert lost < exact <= found
+    assert lost < exact <= bound
 
 
 # Bets and plans.
@@ -237,8 +239,8 @@ def test_bet_is_nearly_the_best_for_two_atoms(mean: float, second: float, sample
     atoms, weights = worst_law(side, mean, second, 1.0)
     assert weights @ atoms**2 == pytest.approx(second)
     theta = _best_fraction(side, atoms, weights, 1.0, samples, 1e-6)
-    found = expected_bound(side, theta, atoms, weights, samples, 1e-6)
-    assert abs(found - mean) <= abs(best_by_search(side, atoms, weights, 1.0, samples, 1e-6) - mean) * 1.003
+    bound = expected_bound(side, theta, atoms, weights, samples, 1e-6)
+    assert abs(bound - mean) <= abs(best_by_search(side, atoms, weights, 1.0, samples, 1e-6) - mean) * 1.003
 
 
 @SIDE
@@ -254,10 +256,10 @@ def test_bet_from_pilot_is_nearly_the_best_for_the_law(side: Side) -> None:
     law = (np.arange(20_000) + 0.5) ** 8 / 20_000.0**8
     theta = bet_from_pilot(side, values, 1.0, 10**5, 1e-6)
     weights = np.full(law.size, 1 / law.size)
-    found = expected_bound(side, theta, law, weights, 10**5, 1e-6)
+    bound = expected_bound(side, theta, law, weights, 10**5, 1e-6)
     grid = np.geomspace(theta / 30, min(theta * 30, 0.9), 200)
     best = min(abs(expected_bound(side, float(t), law, weights, 10**5, 1e-6) - 1 / 9) for t in grid)
-    assert abs(found - 1 / 9) <= 1.02 * best
+    assert abs(bound - 1 / 9) <= 1.02 * best
 
 
 def test_an_empty_pilot_bets_with_care() -> None:

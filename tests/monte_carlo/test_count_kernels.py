@@ -59,9 +59,9 @@ def test_norm_is_the_sum_over_all_counts(
     chances = np.array([comb(copies, j) * p**j * (1.0 - p) ** (copies - j) for j in range(cap + 1)])
     chances /= chances.sum()
     total = 0.0
-    for one in product(range(cap + 1), repeat=opportunities.count):
-        counts = np.array(one)
-        total += np.prod([chances[j] for j in one]) * np.exp(0.5 * (counts @ gram @ counts - np.diag(gram) @ counts))
+    for places in product(range(cap + 1), repeat=opportunities.count):
+        counts = np.array(places)
+        total += np.prod([chances[j] for j in places]) * np.exp(0.5 * (counts @ gram @ counts - np.diag(gram) @ counts))
     table = count_table(opportunities.couplings, log_chances(p, copies, cap + 1), MANY)
     assert log_sum(table, opportunities.count) == pytest.approx(log(total), rel=1e-12)
 
@@ -132,17 +132,17 @@ def test_rounding_of_long_runs_is_within_what_is_promised(
     chances = np.array([comb(reach, j) * prob**j * (1.0 - prob) ** (reach - j) for j in range(cap + 1)], np.longdouble)
     chances /= chances.sum()
     y = np.random.default_rng(3).normal(0.1, 1.0, (steps, 1))
-    found = np.empty(2)
+    logs = np.empty(2)
     log_products(
-        opportunities.scaled, prob, opportunities.couplings, np.exp(log_chances(prob, reach, cap + 1)), y, found
+        opportunities.scaled, prob, opportunities.couplings, np.exp(log_chances(prob, reach, cap + 1)), y, logs
     )
     z = -0.5 * opportunities.couplings[:, 0].astype(np.longdouble)
     for d in range(len(column)):
         z[: steps - d] += np.longdouble(column[d] / sigma) * y[d:, 0]
     product_of_all = np.log1p(prob * np.expm1(z)).sum()
     far = np.log(sum(chances[j] * np.exp(j * z) for j in range(cap + 1))).sum()
-    assert abs(float(order * (found[0] - product_of_all))) < 0.2 * proposal.loss_error
-    assert abs(float(found[1] - far)) < 0.2 * proposal.loss_error
+    assert abs(float(order * (logs[0] - product_of_all))) < 0.2 * proposal.loss_error
+    assert abs(float(logs[1] - far)) < 0.2 * proposal.loss_error
     if len(column) <= 2:
         coupling = opportunities.couplings.astype(np.longdouble)
         count = np.arange(cap + 1)

@@ -29,8 +29,8 @@ def test_curves_go_through_their_nodes_and_do_not_increase() -> None:
         assert lower(epsilon) == value
     places = np.sort(np.concatenate([np.linspace(0.0, 5.0, 501), GRID, np.nextafter(GRID, 9), np.nextafter(GRID, 0)]))
     for curve in (upper, lower):
-        found = [curve(float(place)) for place in places]
-        assert all(right <= left * (1 + 1e-12) for left, right in pairwise(found))
+        heights = [curve(float(place)) for place in places]
+        assert all(right <= left * (1 + 1e-12) for left, right in pairwise(heights))
 
 
 def test_upper_curve_is_linear_in_the_exponential() -> None:

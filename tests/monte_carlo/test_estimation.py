@@ -76,10 +76,10 @@ def by_sampling(
 ) -> Any:
     """The two sides that Monte Carlo gives, and its claim."""
     pair, settings = dominating_pair(mechanism), settings_for(options, seconds, work, **question)
-    found = METHOD.bounds(pair, tuple(Side), settings)
-    lower, upper = (Question(**question).answer(found[side]) for side in (Side.LOWER, Side.UPPER))
-    assert found[Side.LOWER].claim == found[Side.UPPER].claim
-    return lower, upper, found[Side.UPPER].claim
+    by_side = METHOD.bounds(pair, tuple(Side), settings)
+    lower, upper = (Question(**question).answer(by_side[side]) for side in (Side.LOWER, Side.UPPER))
+    assert by_side[Side.LOWER].claim == by_side[Side.UPPER].claim
+    return lower, upper, by_side[Side.UPPER].claim
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_epsilon_of_plain_bins_holds_the_exact_law(noise: float, delta: float) -
     assert lower < upper
 
 
-@pytest.mark.parametrize("epsilon", [1.0, *(pytest.param(one, marks=pytest.mark.weekly) for one in (0.3, 2.0))])
+@pytest.mark.parametrize("epsilon", [1.0, *(pytest.param(value, marks=pytest.mark.weekly) for value in (0.3, 2.0))])
 def test_delta_of_correlated_bins_lies_between_the_deterministic_bounds(epsilon: float) -> None:
     around = certified(SMALL, epsilon).bounds
     lower, upper, _ = by_sampling(SMALL, sampled(), epsilon=epsilon)
@@ -152,26 +152,26 @@ def test_bad_options_are_named(field: str, value: float) -> None:
 
 
 def test_the_certificate_says_what_it_rests_on() -> None:
-    found = certify(SMALLER, epsilon=1.0, method="monte_carlo", monte_carlo=sampled())
-    claim = found.monte_carlo
+    certificate = certify(SMALLER, epsilon=1.0, method="monte_carlo", monte_carlo=sampled())
+    claim = certificate.monte_carlo
     assert claim is not None
-    assert found.kind is Kind.MONTE_CARLO
-    assert found.confidence == 1.0 - 1e-9
+    assert certificate.kind is Kind.MONTE_CARLO
+    assert certificate.confidence == 1.0 - 1e-9
     assert claim.statement is Statement.CONFIDENCE
-    assert failure_spent([one.run for one in claim.runs]) <= claim.failure_probability
-    assert "fails with probability at most 1e-09" in str(found)
-    assert any("seed of the accounting samples once" in requirement for requirement in found.requirements)
+    assert failure_spent([claimed.run for claimed in claim.runs]) <= claim.failure_probability
+    assert "fails with probability at most 1e-09" in str(certificate)
+    assert any("seed of the accounting samples once" in requirement for requirement in certificate.requirements)
     assert not any("seed" in requirement for requirement in certified(SMALLER).requirements)
-    again = Certificate.parse_json(found.model_dump_json())
-    assert again == found
-    assert again.content_digest() == found.digest
+    again = Certificate.parse_json(certificate.model_dump_json())
+    assert again == certificate
+    assert again.content_digest() == certificate.digest
 
 
 def test_deterministic_certificates_keep_their_digests() -> None:
-    found = certified(SMALLER)
-    content = found.model_dump(mode="json")
+    certificate = certified(SMALLER)
+    content = certificate.model_dump(mode="json")
     assert content["monte_carlo"] is None
-    assert Certificate.parse_json(found.model_dump_json()).content_digest() == found.digest
+    assert Certificate.parse_json(certificate.model_dump_json()).content_digest() == certificate.digest
 
 
 class Stored(MemoryLedger):
@@ -229,9 +229,9 @@ def test_an_estimation_cut_off_anywhere_is_resumed_to_the_same_end(question: dic
             with suppress(BudgetExceededError):
                 sample(store, most)
         with EvidenceStore.open(tmp_path / f"{most}.evidence") as store:
-            found = sample(store)
-        assert found[0] == expected[0]
-        assert found[1][1:] == expected[1][1:]
+            resumed = sample(store)
+        assert resumed[0] == expected[0]
+        assert resumed[1][1:] == expected[1][1:]
 
 
 def test_the_seed_of_a_ledger_is_drawn_once(tmp_path: Path) -> None:
@@ -258,8 +258,8 @@ def test_chunks_may_come_in_any_order() -> None:
 
 
 def test_other_seeds_give_other_statistics() -> None:
-    found = {by_sampling(SMALL, sampled(seed), epsilon=1.0)[1] for seed in (1, 2, None, None)}
-    assert len(found) == 4
+    claims = {by_sampling(SMALL, sampled(seed), epsilon=1.0)[1] for seed in (1, 2, None, None)}
+    assert len(claims) == 4
 
 
 def test_what_does_not_close_in_time_is_wide_and_holds() -> None:
@@ -296,8 +296,8 @@ def test_a_whole_curve_over_several_members_spends_its_failure_probability_once(
     options = MonteCarlo(failure_probability=0.01, ratio=20.0, seed=1)
     claim = METHOD.bounds(pair, (Side.UPPER,), Settings(Resolution(40, 0.03), monte_carlo=options))[Side.UPPER].claim
     assert isinstance(claim, MonteCarloClaim)
-    assert len({one.run.subject for one in claim.runs}) == 4
-    spent = sum(node.failure for one in claim.runs for node in one.run.nodes if node.side is Side.UPPER)
+    assert len({claimed.run.subject for claimed in claim.runs}) == 4
+    spent = sum(node.failure for claimed in claim.runs for node in claimed.run.nodes if node.side is Side.UPPER)
     assert 0.001 < spent <= 0.5 * 0.01 * (1.0 + 1e-12)
 
 
@@ -337,13 +337,13 @@ def test_a_costly_bound_on_add_is_computed_where_samples_would_take_longer(secon
         computed.append(windows.profile(deadline))
         return computed[-1]
 
-    found = Estimation(pair, Question(delta=1e-4), options, Deadline(), costly=CostlyBound(seconds, profile))
-    remove, *add = found.aims()
+    estimation = Estimation(pair, Question(delta=1e-4), options, Deadline(), costly=CostlyBound(seconds, profile))
+    remove, *add = estimation.aims()
     if seconds:
         assert computed == []
-        assert Direction.ADD not in found.known
-        assert [one.direction for one in add] == [Direction.ADD]
+        assert Direction.ADD not in estimation.known
+        assert [aim.direction for aim in add] == [Direction.ADD]
     else:
         assert len(computed) == 1
         assert add == []
-        assert 0.0 < found.known[Direction.ADD](remove.epsilon) < 1e-4
+        assert 0.0 < estimation.known[Direction.ADD](remove.epsilon) < 1e-4

@@ -75,7 +75,7 @@ def test_forgeries_that_move_a_bound_are_found(law: str, count: int, chunk_size:
     honest = [chunk_of(run, stream, LAWS[law](rng, chunk_size)) for stream in range(count)]
     truth = tally_of(run, honest)
     for place, side in enumerate((Side.UPPER, Side.LOWER)):
-        worst = np.argsort([one.logs[place] for one in honest])
+        worst = np.argsort([chunk.logs[place] for chunk in honest])
         forgery = chunk_of(run, 0, np.zeros(chunk_size) if side is Side.UPPER else np.ones(chunk_size))
         for forged in sorted({1, 5, count // 60, count // 20, count // 5} - {0}):
             if forged >= count:

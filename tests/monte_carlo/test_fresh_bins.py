@@ -59,10 +59,10 @@ def runs(pair: FreshBins) -> np.ndarray:
     """The visits of every run, shape (bins^epochs, steps); all have the same chance."""
     steps = pair.bins * pair.epochs
     epochs = [range(first, first + pair.bins) for first in range(0, steps, pair.bins)]
-    found = np.zeros((pair.bins**pair.epochs, steps))
-    for row, visits in zip(found, product(*epochs), strict=True):
+    rows = np.zeros((pair.bins**pair.epochs, steps))
+    for row, visits in zip(rows, product(*epochs), strict=True):
         row[list(visits)] = 1.0
-    return found
+    return rows
 
 
 def log_ratios(pair: FreshBins, own: Columns, y: np.ndarray) -> np.ndarray:
@@ -70,20 +70,20 @@ def log_ratios(pair: FreshBins, own: Columns, y: np.ndarray) -> np.ndarray:
     means = runs(pair) @ whole_of(own).T
     exponents = y @ means.T - 0.5 * np.square(means).sum(axis=1)
     top = exponents.max(axis=1)
-    found: np.ndarray = top + np.log(np.exp(exponents - top[:, None]).mean(axis=1))
-    return found
+    logs: np.ndarray = top + np.log(np.exp(exponents - top[:, None]).mean(axis=1))
+    return logs
 
 
 def weights(pair: FreshBins, order: int) -> dict[tuple[float, ...], float]:
     """By counts: the chances of all tuples of runs times ``e^S``, S from the matrix itself."""
     whole = pair.matrix.materialize() / pair.noise_multiplier
     gram = whole.T @ whole
-    found: dict[tuple[float, ...], float] = {}
+    by_counts: dict[tuple[float, ...], float] = {}
     for chosen in product(runs(pair), repeat=order):
         counts = np.sum(chosen, axis=0)
         common = 0.5 * (counts @ gram @ counts - counts @ np.diag(gram))
-        found[tuple(counts)] = found.get(tuple(counts), 0.0) + exp(common) / len(runs(pair)) ** order
-    return found
+        by_counts[tuple(counts)] = by_counts.get(tuple(counts), 0.0) + exp(common) / len(runs(pair)) ** order
+    return by_counts
 
 
 def counted(pair: FreshBins, order: int = 2, decay: float = 0.9) -> Counted:
@@ -120,8 +120,8 @@ def test_the_mean_field_is_the_ratio_where_columns_do_not_overlap() -> None:
     pair = pair_of(ToeplitzMatrix(np.ones(1), 6), 3, 1.0)
     own = columns_for(pair, Side.UPPER)
     y = np.random.default_rng(4).standard_normal((5, 6))
-    for one, exact in zip(y, log_ratios(pair, own, y), strict=True):
-        z = one - 0.5
+    for output, exact in zip(y, log_ratios(pair, own, y), strict=True):
+        z = output - 0.5
         assert mean_field(own, z) == pytest.approx(exact, abs=1e-13)
         assert drawn_histories(own, z, Limits(3, 1), np.random.default_rng(1), 1)[0] == pytest.approx(exact, abs=1e-13)
 
@@ -140,18 +140,18 @@ def test_counts_are_kept_with_their_weight(pair: FreshBins, order: int, decay: f
     chain, exact = chain_of(own, order, decay, Limits(pair.bins, 1)), weights(pair, order)
     assert chain.tables is not None
     assert log(sum(exact.values())) <= chain.log_norm
-    found: dict[tuple[float, ...], int] = {}
+    picked: dict[tuple[float, ...], int] = {}
     counts, law = np.empty(own.steps), law_of(own.steps, chain.tables)
     nobody, shares = np.empty(0), np.empty((0, 0))
     for _ in range(drawn):
         if draw_kept_counts(rng, chain.tables, own.couplings, 1, nobody, shares, law, counts):
-            found[tuple(counts)] = found.get(tuple(counts), 0) + 1
-    assert set(found) <= set(exact)
+            picked[tuple(counts)] = picked.get(tuple(counts), 0) + 1
+    assert set(picked) <= set(exact)
     norm = exp(chain.log_norm)
-    assert sum(found.values()) > 100
+    assert sum(picked.values()) > 100
     for counts_of_one, weight in exact.items():
         chance = weight / norm
-        assert abs(found.get(counts_of_one, 0) / drawn - chance) <= 6.2 * sqrt(chance / drawn) + 4.0 / drawn
+        assert abs(picked.get(counts_of_one, 0) / drawn - chance) <= 6.2 * sqrt(chance / drawn) + 4.0 / drawn
 
 
 @pytest.mark.parametrize("pair", CASES)
@@ -180,17 +180,17 @@ def test_linked_visits_are_kept_with_their_weight(pair: FreshBins, order: int) -
     *_, splits, roots = law.arrays
     visits, counts = np.empty((order, pair.epochs), np.int64), np.empty(own.steps)
     source = LinkedVisits((trees.levels, splits, roots, trees.link), visits, work_of(own.steps, order))
-    found: dict[tuple[float, ...], int] = {}
+    picked: dict[tuple[float, ...], int] = {}
     for _ in range(drawn):
         if draw_linked_visits(rng, own.overlaps, own.law.edges, source, counts):
-            found[tuple(counts)] = found.get(tuple(counts), 0) + 1
+            picked[tuple(counts)] = picked.get(tuple(counts), 0) + 1
     exact = weights(pair, order)
-    assert set(found) <= set(exact)
+    assert set(picked) <= set(exact)
     norm = exp(law.log_norm)
-    assert sum(found.values()) > 100
+    assert sum(picked.values()) > 100
     for counts_of_one, weight in exact.items():
         chance = weight / norm
-        assert abs(found.get(counts_of_one, 0) / drawn - chance) <= 6.2 * sqrt(chance / drawn) + 4.0 / drawn
+        assert abs(picked.get(counts_of_one, 0) / drawn - chance) <= 6.2 * sqrt(chance / drawn) + 4.0 / drawn
 
 
 @pytest.mark.parametrize(("bins", "epochs"), [(1, 4), (2, 4), (3, 3), (5, 2), (100, 10)])
@@ -212,8 +212,8 @@ def test_tables_have_room_for_the_visits_of_every_copy() -> None:
     each = most_below(own, trees, Limits(2, 1))
     caps = caps_of(own, trees, 3, each)
     assert caps is not None
-    for cap, one, height in zip(caps, each, range(coins_of(own, trees).nodes_at.size), strict=True):
-        assert min(3 * one, 3 << height) <= cap
+    for cap, visits, height in zip(caps, each, range(coins_of(own, trees).nodes_at.size), strict=True):
+        assert min(3 * visits, 3 << height) <= cap
 
 
 @pytest.mark.parametrize("pair", [*CASES, *TREES])
@@ -250,10 +250,10 @@ def test_each_side_stays_on_its_side_of_the_truth(pair: FreshBins, epsilon: floa
     }
     above = [linked(pair) if pair in TREES else counted(pair), counted(pair, 3)]
     add = FAMILY.propose(pair, Direction.ADD, epsilon)[0]
-    for one in (*above, add):
-        low, high = interval(one, epsilon, 60_000, 3)
-        assert high >= truth[one.direction][0]
-        assert low <= 1.2 * truth[one.direction][1]
+    for proposal in (*above, add):
+        low, high = interval(proposal, epsilon, 60_000, 3)
+        assert high >= truth[proposal.direction][0]
+        assert low <= 1.2 * truth[proposal.direction][1]
     low, high = interval(below(pair), epsilon, 60_000, 3)
     assert low <= truth[Direction.REMOVE][1]
     assert high >= 0.8 * truth[Direction.REMOVE][0]
@@ -308,11 +308,11 @@ def test_a_costly_bound_takes_the_place_of_samples_that_would_not_show_as_much(w
     """It is above what add has to be below, so samples are preferred where there is work for them."""
     pair = CASES[0]
     costly = CostlyBound(0.0, lambda deadline: lambda epsilon: 0.5)
-    found = Estimation(pair, Question(delta=1e-4), MonteCarlo(seed=1), Deadline(), costly=costly, work=work)
-    directions = [one.direction for one in found.aims()]
+    estimation = Estimation(pair, Question(delta=1e-4), MonteCarlo(seed=1), Deadline(), costly=costly, work=work)
+    directions = [aim.direction for aim in estimation.aims()]
     if work < 1.0:
         assert directions == [Direction.REMOVE]
-        assert found.known[Direction.ADD](1.0) == 0.5
+        assert estimation.known[Direction.ADD](1.0) == 0.5
     else:
         assert directions == [Direction.REMOVE, Direction.ADD]
-        assert Direction.ADD not in found.known
+        assert Direction.ADD not in estimation.known

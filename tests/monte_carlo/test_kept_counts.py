@@ -44,7 +44,7 @@ def test_counts_are_given_up_as_if_they_were_weighed_as_a_whole(name: str) -> No
     early, kept, counts, whole = 0, 0, np.empty(STEPS), np.empty(STEPS)
     for seed in range(3000):
         counts[-1] = -1.0
-        found = draw_kept_counts(
+        is_kept = draw_kept_counts(
             np.random.default_rng(seed), tables, own.couplings, own.law.min_sep, starts, shares, law, counts
         )
         rng = np.random.default_rng(seed)
@@ -53,10 +53,10 @@ def test_counts_are_given_up_as_if_they_were_weighed_as_a_whole(name: str) -> No
         excess = whole_excess(whole, own, chain)
         excess -= whole_waited(whole, own, chain) if own.law.min_sep > 1 else 0.0
         excess -= sum(log(shares[u, int(whole[u])]) for u in range(STEPS)) if shares.size else 0.0
-        assert found == (excess <= allowed)
-        kept += found
+        assert is_kept == (excess <= allowed)
+        kept += is_kept
         early += counts[-1] == -1.0
-        if found:
+        if is_kept:
             assert (counts == whole).all()
     assert kept > 50
     assert early > 500

@@ -83,9 +83,9 @@ def of(pair: RenewalMixture, order: int, rate: float = 0.0) -> Linked:
 
 
 def trees(pair: RenewalMixture) -> Trees:
-    found = trees_of(pair)
-    assert found is not None
-    return found
+    forest = trees_of(pair)
+    assert forest is not None
+    return forest
 
 
 def in_common(pair: RenewalMixture, counts: np.ndarray) -> np.ndarray:
@@ -104,16 +104,16 @@ def weights(pair: RenewalMixture, order: int, waiting: bool) -> dict[tuple[float
         chances = chances_of(own, chosen)
     else:
         chances = own.law.prob ** chosen.sum(axis=1) * (1.0 - own.law.prob) ** (own.steps - chosen.sum(axis=1))
-    found: dict[tuple[float, ...], float] = {(0.0,) * own.steps: 1.0}
+    by_counts: dict[tuple[float, ...], float] = {(0.0,) * own.steps: 1.0}
     for _ in range(order):
         more: dict[tuple[float, ...], float] = {}
-        for (counts, chance), (one, part) in product(found.items(), zip(chosen, chances, strict=True)):
+        for (counts, chance), (history, part) in product(by_counts.items(), zip(chosen, chances, strict=True)):
             if part > 0.0:
-                key = tuple(np.add(counts, one))
+                key = tuple(np.add(counts, history))
                 more[key] = more.get(key, 0.0) + chance * part
-        found = more
-    common = in_common(pair, np.array(list(found)))
-    return {key: chance * exp(both) for (key, chance), both in zip(found.items(), common, strict=True)}
+        by_counts = more
+    common = in_common(pair, np.array(list(by_counts)))
+    return {key: chance * exp(both) for (key, chance), both in zip(by_counts.items(), common, strict=True)}
 
 
 @pytest.mark.parametrize("pair", SMALL)
@@ -121,8 +121,8 @@ def weights(pair: RenewalMixture, order: int, waiting: bool) -> dict[tuple[float
 def test_the_norm_is_the_sum_over_all_coins(pair: RenewalMixture, order: int) -> None:
     exact = log(sum(weights(pair, order, waiting=False).values()))
     limit = Limits(BLOCKS[0], fewest(columns(pair), BLOCKS[0], TAILS[4]))
-    found = log_norm(columns(pair), trees(pair), order, most_below(columns(pair), trees(pair), limit))
-    assert exact <= found <= exact + 1e-6
+    norm = log_norm(columns(pair), trees(pair), order, most_below(columns(pair), trees(pair), limit))
+    assert exact <= norm <= exact + 1e-6
 
 
 @pytest.mark.parametrize("pair", SMALL)
@@ -159,19 +159,19 @@ def test_tuples_are_kept_with_their_weight(pair: RenewalMixture, order: int) -> 
     forest = trees(pair).levels, splits, roots, trees(pair).link
     law = own.law.prob, own.law.min_sep, own.law.start, *free
     source, counts = LinkedHistories(law, forest, order, work_of(own.steps, order)), np.empty(own.steps)
-    found: dict[tuple[float, ...], int] = {}
+    picked: dict[tuple[float, ...], int] = {}
     for _ in range(drawn):
         if draw_linked_tuple(rng, own.overlaps, own.law.edges, source, counts):
-            found[tuple(counts)] = found.get(tuple(counts), 0) + 1
+            picked[tuple(counts)] = picked.get(tuple(counts), 0) + 1
     exact = weights(pair, order, waiting=True)
     norm = sum(weights(pair, order, waiting=False).values())
-    assert set(found) <= set(exact)
+    assert set(picked) <= set(exact)
     kept = sum(exact.values()) / norm
     assert kept >= 0.02
-    assert abs(sum(found.values()) / drawn - kept) <= 6.2 * sqrt(kept * (1.0 - kept) / drawn)
+    assert abs(sum(picked.values()) / drawn - kept) <= 6.2 * sqrt(kept * (1.0 - kept) / drawn)
     for counts_of_one, weight in exact.items():
         chance = weight / norm
-        assert abs(found.get(counts_of_one, 0) / drawn - chance) <= 6.2 * sqrt(chance / drawn) + 4.0 / drawn
+        assert abs(picked.get(counts_of_one, 0) / drawn - chance) <= 6.2 * sqrt(chance / drawn) + 4.0 / drawn
 
 
 @pytest.mark.parametrize("pair", SMALL)
@@ -182,20 +182,20 @@ def test_histories_are_drawn_given_that_they_contain_some_participations(pair: R
     free = [availability(own.steps, own.law.min_sep, own.law.prob, at) for at in (own.law.start, np.ones(1))]
     law = own.law.prob, own.law.min_sep, own.law.start, *free
     for times in ([], [0], [own.steps // 2], [own.steps - 1], [1, own.steps - 1], [0, 2, 5]):
-        linked = np.array([one for one in times if one < own.steps], dtype=np.int64)
+        linked = np.array([participation for participation in times if participation < own.steps], dtype=np.int64)
         within = np.where((chosen[:, linked] == 1.0).all(axis=1), chances, 0.0)
         owners = np.zeros(linked.size, dtype=np.int64)
         kept = draw_owners(rng, linked, 1, law, owners)
         assert kept * own.law.prob**linked.size == pytest.approx(within.sum(), rel=1e-12, abs=1e-300)
         if kept == 0.0:
             continue
-        found = np.zeros(chances.size)
+        observed = np.zeros(chances.size)
         for _ in range(drawn):
             counts = np.zeros(own.steps)
             draw_history(rng, linked, owners, 0, law, counts)
-            found[int((chosen == counts).all(axis=1).argmax())] += 1.0
+            observed[int((chosen == counts).all(axis=1).argmax())] += 1.0
         expected = within / within.sum()
-        assert (np.abs(found / drawn - expected) <= 6.2 * np.sqrt(expected / drawn) + 4.0 / drawn).all()
+        assert (np.abs(observed / drawn - expected) <= 6.2 * np.sqrt(expected / drawn) + 4.0 / drawn).all()
 
 
 @pytest.mark.parametrize("pair", SMALL)
@@ -246,7 +246,7 @@ def test_the_upper_bound_stays_above_the_truth(pair: RenewalMixture, order: int)
     ratios = np.exp(y @ means.T - 0.5 * np.square(means).sum(axis=1)) @ chances
     truth = np.maximum(1.0 - exp(epsilon) / ratios, 0.0)
     error = 6.2 * truth.std() / sqrt(truth.size)
-    low, high = interval(of(pair, order, rate=min(rates(own), key=lambda one: abs(one - 0.6))), epsilon, 40000, 6)
+    low, high = interval(of(pair, order, rate=min(rates(own), key=lambda rate: abs(rate - 0.6))), epsilon, 40000, 6)
     assert high >= truth.mean() - error
     assert low <= truth.mean() + error  # nothing is missing from the density
 
@@ -263,7 +263,7 @@ def test_tuples_are_given_up_as_often_as_coins_weigh_more() -> None:
 
 def test_both_sides_are_close() -> None:
     pair, epsilon = tree_pair(100, 4, 0.05, 20.0), 0.3
-    proposals = {one.name: one for one in FAMILY.propose(pair, Direction.REMOVE, epsilon)}
+    proposals = {proposal.name: proposal for proposal in FAMILY.propose(pair, Direction.REMOVE, epsilon)}
     assert set(proposals) == {"far_below", "far_linked"}
     low = interval(proposals["far_below"], epsilon, 60_000, 3)
     high = interval(proposals["far_linked"], epsilon, 60_000, 4)
@@ -273,16 +273,18 @@ def test_both_sides_are_close() -> None:
 
 def test_it_is_built_again_from_its_parameters_and_nothing_else_is() -> None:
     pair = tree_pair(100, 4, 0.05, 20.0)
-    one = next(one for one in FAMILY.propose(pair, Direction.REMOVE, 0.3) if one.name == "far_linked")
-    again = FAMILY.build(pair, one.direction, one.name, one.parameters)
-    for copy in (again, pickle.loads(pickle.dumps(one))):
-        assert_same(one, copy)
+    proposal = next(
+        candidate for candidate in FAMILY.propose(pair, Direction.REMOVE, 0.3) if candidate.name == "far_linked"
+    )
+    again = FAMILY.build(pair, proposal.direction, proposal.name, proposal.parameters)
+    for copy in (again, pickle.loads(pickle.dumps(proposal))):
+        assert_same(proposal, copy)
     for change in ({"order": 1.0}, {"order": 41.0}, {"rate": 0.123}, {"limit": 99.0}, {"block": 17.0}):
         with pytest.raises(InvalidInputError):
-            FAMILY.build(pair, one.direction, one.name, {**one.parameters, **change})
+            FAMILY.build(pair, proposal.direction, proposal.name, {**proposal.parameters, **change})
     other = pair_of(100, 4, 0.05, 20.0)
     with pytest.raises(InvalidInputError):
-        FAMILY.build(other, one.direction, one.name, one.parameters)
+        FAMILY.build(other, proposal.direction, proposal.name, proposal.parameters)
 
 
 def test_what_random_numbers_are_too_coarse_for_is_left_to_others() -> None:
@@ -306,9 +308,9 @@ def test_a_certificate_that_rests_on_links_can_be_verified() -> None:
     sampler = hs.BMinSep(min_sep=4, sampling_prob=0.04, steps=60)
     run = hs.Mechanism(strategy=hs.BinaryTree(), sampler=sampler, noise_multiplier=10.0)
     options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=0.1)
-    found = hs.certify(run, delta=1e-4, method="monte_carlo", monte_carlo=options)
-    assert found.monte_carlo is not None
-    assert "far_linked" in {one.run.proposal for one in found.monte_carlo.runs}
-    assert found.bounds.lower is not None
-    assert found.bounds.lower <= found.bounds.upper <= 1.05 * found.bounds.lower
-    hs.verify(found)
+    certificate = hs.certify(run, delta=1e-4, method="monte_carlo", monte_carlo=options)
+    assert certificate.monte_carlo is not None
+    assert "far_linked" in {claimed.run.proposal for claimed in certificate.monte_carlo.runs}
+    assert certificate.bounds.lower is not None
+    assert certificate.bounds.lower <= certificate.bounds.upper <= 1.05 * certificate.bounds.lower
+    hs.verify(certificate)

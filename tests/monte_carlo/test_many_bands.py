@@ -43,10 +43,10 @@ from hockeystick.types import Direction, Side
 def test_columns_have_the_inner_products_of_the_first_group(pair: SubsetMixture, side: Side) -> None:
     own = columns_for(pair, side)
     whole = pair.step_matrix.materialize()[:, :: pair.groups] / pair.noise_multiplier
-    gram, found = whole.T @ whole, whole_of(own).T @ whole_of(own)
-    np.testing.assert_allclose(found, gram, rtol=1e-9)
+    gram, products = whole.T @ whole, whole_of(own).T @ whole_of(own)
+    np.testing.assert_allclose(products, gram, rtol=1e-9)
     sign = 1.0 if side is Side.UPPER else -1.0
-    assert (sign * (found - gram) >= -1e-15 * gram).all()
+    assert (sign * (products - gram) >= -1e-15 * gram).all()
     for u, coupling in enumerate(own.couplings):
         np.testing.assert_allclose(coupling[: gram.shape[0] - u], gram[u, u : u + coupling.size], rtol=1e-9)
     np.testing.assert_allclose(own.row_sums, own.law.coins * whole_of(own).sum(axis=1), rtol=1e-13)
@@ -86,9 +86,9 @@ def test_columns_whose_inner_products_need_negative_entries_are_refused() -> Non
     """A lower-triangular square C is its own factor; of what sampling in groups leaves of its columns it is not."""
     tall = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [1.0, 0.0, 1.0], [0.0, 0.0, 3.0]])
     square = np.array([[1.0, 0.0, 0.0], [2.0, 1.0, 0.0], [0.0, 3.0, 2.0]])
-    found = causal_factor(square.T @ square)
-    assert found is not None
-    np.testing.assert_allclose(found[0], square, atol=1e-12)
+    factor = causal_factor(square.T @ square)
+    assert factor is not None
+    np.testing.assert_allclose(factor[0], square, atol=1e-12)
     assert causal_factor(tall.T @ tall) is not None
     gram = np.array([[2.0, 0.1, 1.0], [0.1, 2.0, 1.0], [1.0, 1.0, 2.0]])  # given the third, the others are at odds
     assert causal_factor(gram) is None
@@ -111,8 +111,8 @@ def test_the_ratio_lies_between_its_bounds(pair: SubsetMixture, block: int, limi
         alone = np.exp(few @ z - among(own, few))
         assert largest == pytest.approx(log(float(alone @ chances_of(own, few))), abs=1e-12)
         assert logs.max() <= 1e-12
-        found = np.exp(logs + largest)
-        assert abs(found.mean() - exact) <= 6.2 * found.std() / sqrt(found.size) + 1e-9  # 6.2 sigma: about FAILURE
+        ratios = np.exp(logs + largest)
+        assert abs(ratios.mean() - exact) <= 6.2 * ratios.std() / sqrt(ratios.size) + 1e-9  # 6.2 sigma: about FAILURE
 
 
 @pytest.mark.parametrize("pair", CASES)
@@ -160,8 +160,8 @@ def test_filtered_rows_are_drawn_from_their_density(coins: int) -> None:
     rates_of = binomial(coins, 0.4 / coins)
     y, inverse = np.empty(5), np.empty(20000)
     for place in range(inverse.size):  # the mean of Q / R under R is one, also where it is cut off by y
-        found = filtered(rng, own.columns, rates_of, True, y)
-        inverse[place] = exp(-found) if abs(y).max() < 2.0 else 0.0
+        log_density = filtered(rng, own.columns, rates_of, True, y)
+        inverse[place] = exp(-log_density) if abs(y).max() < 2.0 else 0.0
     inside = (1.0 - 2.0 * 0.022750131948179195) ** 5
     assert abs(inverse.mean() - inside) <= 6.2 * inverse.std() / sqrt(inverse.size)
 
@@ -229,27 +229,27 @@ def test_the_first_proposal_is_found_without_a_chain(direction: Direction, monke
     pair = pair_of(60, 0.02, 4.0)
     first = FAMILY.propose(pair, direction, 1.0)[0]
     monkeypatch.delattr(family, "best_chain")
-    found = FAMILY.first(pair, direction, 1.0)
-    assert (found.name, found.direction, found.parameters) == (first.name, first.direction, first.parameters)
+    proposal = FAMILY.first(pair, direction, 1.0)
+    assert (proposal.name, proposal.direction, proposal.parameters) == (first.name, first.direction, first.parameters)
 
 
 @pytest.mark.parametrize("coins", [1, 2])
 def test_what_the_family_proposes_is_built_again_from_its_parameters(coins: int) -> None:
     pair = pair_of(60, 0.02 / coins, 4.0, coins=coins)
     above = above_of(pair, rate=rates(columns_for(pair, Side.UPPER))[8])
-    found = [*FAMILY.propose(pair, Direction.REMOVE, 1.0), *FAMILY.propose(pair, Direction.ADD, 1.0), above]
-    assert {one.sides for one in found} == {(Side.LOWER,), (Side.UPPER,)}
-    for one in found:
-        again = FAMILY.build(pair, one.direction, one.name, one.parameters)
-        for copy in (again, pickle.loads(pickle.dumps(one))):
+    proposals = [*FAMILY.propose(pair, Direction.REMOVE, 1.0), *FAMILY.propose(pair, Direction.ADD, 1.0), above]
+    assert {proposal.sides for proposal in proposals} == {(Side.LOWER,), (Side.UPPER,)}
+    for proposal in proposals:
+        again = FAMILY.build(pair, proposal.direction, proposal.name, proposal.parameters)
+        for copy in (again, pickle.loads(pickle.dumps(proposal))):
             drawn = []
-            for each in (one, copy):
+            for each in (proposal, copy):
                 log_weights, losses = np.empty(16), np.empty(16)
                 each.draw(np.random.default_rng(8), log_weights, losses)
                 drawn.append(np.concatenate([log_weights, losses]))
             np.testing.assert_array_equal(*drawn)
             assert 0.0 < copy.loss_error < 1e-4
-            assert copy.weight_bound(1.0) == one.weight_bound(1.0)
+            assert copy.weight_bound(1.0) == proposal.weight_bound(1.0)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_other_proposals_are_refused(direction: Direction, name: str, parameters
 def test_the_recursion_is_for_few_bands(bands: int, alone: bool) -> None:
     pair = mechanism(hs.BandedSquareRoot(bands=bands), hs.Poisson(sampling_prob=0.05, steps=20))
     for direction in Direction:
-        assert all(one.name.startswith("far") == alone for one in FAMILY.propose(pair, direction, 0.5))
+        assert all(proposal.name.startswith("far") == alone for proposal in FAMILY.propose(pair, direction, 0.5))
 
 
 def test_users_of_many_examples_are_refused() -> None:
@@ -341,17 +341,17 @@ def test_runs_that_are_too_long_are_refused() -> None:
 
 def test_no_upper_bound_is_proposed_where_the_chain_proves_nothing() -> None:
     flat = pair_of(200, 0.1, 2.0, slowness=0.0)
-    assert [one.sides for one in propose(flat, Direction.REMOVE, 1.0)] == [(Side.LOWER,)]
+    assert [proposal.sides for proposal in propose(flat, Direction.REMOVE, 1.0)] == [(Side.LOWER,)]
 
 
 def test_a_whole_curve_has_both_sides() -> None:
     options = hs.MonteCarlo(seed=2, failure_probability=1e-9, ratio=1.0)
     curve = CurveEstimation(pair_of(13, 0.05, 3.0), hs.Question(delta=1e-2), options, hs.Deadline(), work=0.3)
     curve.sample()
-    for level in {one.run.nodes[-1].epsilon for one in curve.tallies if one.run.direction is Direction.REMOVE}:
+    for level in {tally.run.nodes[-1].epsilon for tally in curve.tallies if tally.run.direction is Direction.REMOVE}:
         assert curve.profiles(Side.UPPER)[Direction.REMOVE](level) < 1.0
         assert curve.profiles(Side.LOWER)[Direction.REMOVE](level) > 0.0
-    spent = sum(node.failure for one in curve.tallies for node in one.run.nodes)  # all nodes have to hold
+    spent = sum(node.failure for tally in curve.tallies for node in tally.run.nodes)  # all nodes have to hold
     assert spent <= 1e-9 * (1.0 + 1e-12)
 
 
@@ -369,10 +369,10 @@ def test_a_certificate_has_both_sides_and_can_be_verified() -> None:
         noise_multiplier=2.0,
     )
     options = hs.MonteCarlo(seed=1, failure_probability=1e-3, ratio=1.0)
-    found = hs.certify(run, delta=1e-2, method="monte_carlo", budget=20.0, monte_carlo=options)
-    assert found.method.upper == "monte_carlo"
-    assert {one.run.proposal for one in found.monte_carlo.runs} >= {"far_counted", "far_below"}
-    hs.verify(found)
+    certificate = hs.certify(run, delta=1e-2, method="monte_carlo", budget=20.0, monte_carlo=options)
+    assert certificate.method.upper == "monte_carlo"
+    assert {claimed.run.proposal for claimed in certificate.monte_carlo.runs} >= {"far_counted", "far_below"}
+    hs.verify(certificate)
 
 
 USER = hs.Mechanism(
@@ -385,12 +385,12 @@ USER = hs.Mechanism(
 
 def test_a_certificate_about_users_has_both_sides_and_can_be_verified() -> None:
     options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=0.5)
-    found = hs.certify(USER, delta=1e-4, method="monte_carlo", monte_carlo=options)
-    assert (found.method.upper, found.method.lower) == ("monte_carlo", "monte_carlo")
-    assert found.bounds.upper <= 1.1 * found.bounds.lower
-    one = hs.certify(USER.model_copy(update={"unit": hs.Unit()}), delta=1e-4, method="split_noise")
-    assert found.bounds.lower > one.bounds.upper
-    hs.verify(found, evidence=options.ledger)
+    certificate = hs.certify(USER, delta=1e-4, method="monte_carlo", monte_carlo=options)
+    assert (certificate.method.upper, certificate.method.lower) == ("monte_carlo", "monte_carlo")
+    assert certificate.bounds.upper <= 1.1 * certificate.bounds.lower
+    single = hs.certify(USER.model_copy(update={"unit": hs.Unit()}), delta=1e-4, method="split_noise")
+    assert certificate.bounds.lower > single.bounds.upper
+    hs.verify(certificate, evidence=options.ledger)
 
 
 @pytest.mark.weekly
@@ -399,13 +399,13 @@ def test_a_calibration_for_users_is_released() -> None:
     sampler = hs.Poisson(sampling_prob=0.02, steps=20)
     run = USER.model_copy(update={"sampler": sampler, "noise_multiplier": None})
     options = hs.MonteCarlo(seed=1, failure_probability=1e-4, ratio=1.0)
-    found = hs.calibrate_and_certify(run, epsilon=0.5, delta=1e-2, method="gaussian", monte_carlo=options)
-    assert (found.kind, found.method.upper) == (hs.Kind.MONTE_CARLO, "monte_carlo")
-    assert found.bounds.upper <= 0.5
-    look = hs.certify(found.mechanism, delta=1e-2, method="split_noise")
+    certificate = hs.calibrate_and_certify(run, epsilon=0.5, delta=1e-2, method="gaussian", monte_carlo=options)
+    assert (certificate.kind, certificate.method.upper) == (hs.Kind.MONTE_CARLO, "monte_carlo")
+    assert certificate.bounds.upper <= 0.5
+    look = hs.certify(certificate.mechanism, delta=1e-2, method="split_noise")
     assert look.bounds.lower is not None
     assert 0.8 * 0.5 <= look.bounds.lower <= 0.5
-    hs.verify(found, evidence=options.ledger)
+    hs.verify(certificate, evidence=options.ledger)
 
 
 @pytest.mark.parametrize(

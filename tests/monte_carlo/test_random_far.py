@@ -93,8 +93,8 @@ def random_proposal(pair: DominatingPair, rng: np.random.Generator) -> Proposal 
     if kind.chosen == ("order", "rate", "block", "limit") and trees_of(pair) is None:
         return None
     direction = kind.directions[0]
-    one = kind(pair=pair, direction=direction, **{name: values[name] for name in kind.chosen})
-    return one if one.proved and one.weight_bound(0.0) < LARGEST else None
+    proposal = kind(pair=pair, direction=direction, **{name: values[name] for name in kind.chosen})
+    return proposal if proposal.proved and proposal.weight_bound(0.0) < LARGEST else None
 
 
 def truth(pair: DominatingPair, side: Side, epsilon: float, rng: np.random.Generator) -> dict[Direction, np.ndarray]:
@@ -118,9 +118,9 @@ def truth(pair: DominatingPair, side: Side, epsilon: float, rng: np.random.Gener
     }
 
 
-def values_of(one: Proposal, epsilon: float, rng: np.random.Generator) -> np.ndarray:
+def values_of(proposal: Proposal, epsilon: float, rng: np.random.Generator) -> np.ndarray:
     log_weights, losses = np.empty(SAMPLES), np.empty(SAMPLES)
-    one.draw(rng, log_weights, losses)
+    proposal.draw(rng, log_weights, losses)
     return -np.exp(log_weights) * np.expm1(np.minimum(epsilon - losses, 0.0))
 
 
@@ -130,14 +130,14 @@ def proposals(law: str, seed: int) -> Iterator[tuple[Proposal, float, np.ndarray
     pair = random_pair(law, rng)
     while why_not(pair) is not None:
         pair = random_pair(law, rng)
-    epsilon, found = float(rng.uniform(0.0, 1.5)), 0
+    epsilon, count = float(rng.uniform(0.0, 1.5)), 0
     exact = {side: truth(pair, side, epsilon, rng) for side in Side}
     for _ in range(20 * EACH):
-        one = random_proposal(pair, rng)
-        if one is not None:
-            yield one, epsilon, exact[one.sides[0]][one.direction]
-            found += 1
-        if found == EACH:
+        proposal = random_proposal(pair, rng)
+        if proposal is not None:
+            yield proposal, epsilon, exact[proposal.sides[0]][proposal.direction]
+            count += 1
+        if count == EACH:
             return
 
 
@@ -151,17 +151,17 @@ def check(law: str, seeds: range) -> tuple[int, set[str]]:
     count, kinds = 0, set[str]()
     for seed in seeds:
         rng = np.random.default_rng([7, seed, LAWS.index(law)])
-        for one, epsilon, exact in proposals(law, seed):
-            values = values_of(one, epsilon, rng)
-            what = f"{one.name} {one.parameters} of {law} {seed} at {epsilon}"
+        for proposal, epsilon, exact in proposals(law, seed):
+            values = values_of(proposal, epsilon, rng)
+            what = f"{proposal.name} {proposal.parameters} of {law} {seed} at {epsilon}"
             assert not np.isnan(values).any(), what
-            assert values.max() <= one.drawn_bound(one.sides[0], epsilon) * (1.0 + 1e-9), what
-            error = room(values, one.drawn_bound(one.sides[0], epsilon)) + room(exact, 1.0)
-            if one.sides == (Side.UPPER,):
+            assert values.max() <= proposal.drawn_bound(proposal.sides[0], epsilon) * (1.0 + 1e-9), what
+            error = room(values, proposal.drawn_bound(proposal.sides[0], epsilon)) + room(exact, 1.0)
+            if proposal.sides == (Side.UPPER,):
                 assert values.mean() >= exact.mean() - error, what
             else:
                 assert values.mean() <= exact.mean() + error, what
-            count, kinds = count + 1, kinds | {one.name}
+            count, kinds = count + 1, kinds | {proposal.name}
     return count, kinds
 
 

@@ -50,12 +50,12 @@ def values(proposal: Proposal, epsilon: float, samples: int, seed: int) -> np.nd
 @pytest.mark.parametrize("cap", [OFTEN, 70])
 def test_the_mean_is_that_without_a_cap_and_what_cuts_add(cap: int, direction: Direction) -> None:
     """Within 6.2 standard errors of both means, at a cap that cuts often enough to be seen."""
-    one, epsilon, samples = pair(cap), 0.3, 200_000
-    chance, expected = cuts(one)
+    cut_pair, epsilon, samples = pair(cap), 0.3, 200_000
+    chance, expected = cuts(cut_pair)
     added = 2.0 * chance if direction is Direction.REMOVE else chance + expected
     assert 1e-6 < added < 1.0
-    inner = renewal.propose(one.without_cuts, direction, epsilon)[0]
-    whole = Covered(direction=direction, pair=one, inner=inner)
+    inner = renewal.propose(cut_pair.without_cuts, direction, epsilon)[0]
+    whole = Covered(direction=direction, pair=cut_pair, inner=inner)
     assert whole.added == added
     with_cuts, without = values(whole, epsilon, samples, 1), values(inner, epsilon, samples, 2)
     assert with_cuts.max() <= whole.weight_bound(epsilon)
@@ -64,9 +64,11 @@ def test_the_mean_is_that_without_a_cap_and_what_cuts_add(cap: int, direction: D
 
 
 def test_the_samples_that_stand_for_cuts_count_at_every_epsilon() -> None:
-    one = pair(OFTEN)
+    cut_pair = pair(OFTEN)
     whole = Covered(
-        direction=Direction.REMOVE, pair=one, inner=renewal.propose(one.without_cuts, Direction.REMOVE, 1.0)[0]
+        direction=Direction.REMOVE,
+        pair=cut_pair,
+        inner=renewal.propose(cut_pair.without_cuts, Direction.REMOVE, 1.0)[0],
     )
     log_weights, losses = np.empty(100_000), np.empty(100_000)
     whole.draw(np.random.default_rng(3), log_weights, losses)
@@ -77,14 +79,14 @@ def test_the_samples_that_stand_for_cuts_count_at_every_epsilon() -> None:
 
 def test_importance_proposals_are_for_rare_cuts() -> None:
     """The naive one comes last where it runs; where columns reach beyond the separation it does not."""
-    names = [one.evidence_name for one in FAMILY.propose(pair(RARELY), Direction.REMOVE, 1.0)]
+    names = [proposal.evidence_name for proposal in FAMILY.propose(pair(RARELY), Direction.REMOVE, 1.0)]
     assert len(names) > 1
     assert names[-1] == "naive"
-    assert [one.evidence_name for one in FAMILY.propose(pair(OFTEN), Direction.REMOVE, 1.0)] == ["naive"]
+    assert [proposal.evidence_name for proposal in FAMILY.propose(pair(OFTEN), Direction.REMOVE, 1.0)] == ["naive"]
     wide = FAMILY.propose(pair(RARELY, bands=8), Direction.REMOVE, 1.0)
     assert wide
-    assert not any(isinstance(one, Naive) for one in wide)
-    assert all(one.sides == (Side.UPPER,) for one in wide)
+    assert not any(isinstance(proposal, Naive) for proposal in wide)
+    assert all(proposal.sides == (Side.UPPER,) for proposal in wide)
     assert FAMILY.refusal(pair(RARELY, bands=8), Side.UPPER) is None
     assert "hardly ever cut" in (FAMILY.refusal(pair(OFTEN, bands=8), Side.UPPER) or "")
 
@@ -92,10 +94,10 @@ def test_importance_proposals_are_for_rare_cuts() -> None:
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize("bands", [3, 8])
 def test_they_are_built_again_from_their_parameters(bands: int, direction: Direction) -> None:
-    one = pair(RARELY, bands=bands)
-    for proposal in FAMILY.propose(one, direction, 1.0):
+    cut_pair = pair(RARELY, bands=bands)
+    for proposal in FAMILY.propose(cut_pair, direction, 1.0):
         if isinstance(proposal, Covered):
-            again = FAMILY.build(one, direction, proposal.evidence_name, proposal.parameters)
+            again = FAMILY.build(cut_pair, direction, proposal.evidence_name, proposal.parameters)
             for copy in (again, pickle.loads(pickle.dumps(proposal))):
                 assert_same(proposal, copy)
 
@@ -122,29 +124,29 @@ def test_a_delta_below_what_counting_reaches_is_certified_and_verified() -> None
     run = hs.Mechanism(strategy=hs.BinaryTree(), sampler=sampler, noise_multiplier=10.0)
     plain = hs.certify(run, delta=1e-10)
     options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=1.0)
-    found = hs.certify(run, delta=1e-10, method="monte_carlo", monte_carlo=options)
-    assert found.bounds.upper < 0.95 * plain.bounds.upper
-    assert found.bounds.lower is None
-    hs.verify(found)
+    certificate = hs.certify(run, delta=1e-10, method="monte_carlo", monte_carlo=options)
+    assert certificate.bounds.upper < 0.95 * plain.bounds.upper
+    assert certificate.bounds.lower is None
+    hs.verify(certificate)
 
 
 def test_samples_of_other_matrices_and_caps_are_not_shared() -> None:
     """Trees of the same steps too, whose rows are more than these."""
     matrices = [TreeMatrix(32, 30), TreeMatrix(16, 30), ToeplitzMatrix(0.5 ** np.arange(3.0), 30)]
     pairs = [replace(pair(cap), matrix=matrix) for cap in (RARELY, OFTEN) for matrix in matrices]
-    assert len({fingerprint(FAMILY, one) for one in pairs}) == len(pairs)
+    assert len({fingerprint(FAMILY, cut_pair) for cut_pair in pairs}) == len(pairs)
 
 
 @pytest.mark.parametrize("matrix", [TreeMatrix(32, 30), ToeplitzMatrix(0.5 ** np.arange(8.0), 30)])
 def test_nothing_else_is_built_where_columns_reach_beyond_the_separation(matrix: StrategyMatrix) -> None:
     """The naive recursion is for shorter columns, and a proposal for lower bounds has a mean below the profile."""
-    one = replace(pair(RARELY), matrix=matrix)
-    below = renewal.propose(one.without_cuts, Direction.REMOVE, 0.5)[0]
+    cut_pair = replace(pair(RARELY), matrix=matrix)
+    below = renewal.propose(cut_pair.without_cuts, Direction.REMOVE, 0.5)[0]
     assert below.sides == (Side.LOWER,)
-    assert not NaiveTruncated(direction=Direction.REMOVE, pair=one).proved
+    assert not NaiveTruncated(direction=Direction.REMOVE, pair=cut_pair).proved
     for name, parameters in (("naive", {}), (below.name, below.parameters)):
         with pytest.raises(InvalidInputError):
-            FAMILY.build(one, Direction.REMOVE, name, parameters)
+            FAMILY.build(cut_pair, Direction.REMOVE, name, parameters)
 
 
 def test_without_any_upper_proposal_other_methods_are_left() -> None:

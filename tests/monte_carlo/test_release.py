@@ -19,8 +19,8 @@ unit = st.floats(min_value=0.0, max_value=1.0)
 @given(unit, unit)
 def test_release_delta_is_the_exact_sum_or_a_little_more(delta_prime: float, q: float) -> None:
     exact = Fraction(delta_prime) + Fraction(q) * (1 - Fraction(delta_prime))
-    found = release_delta(delta_prime, q)
-    assert exact <= Fraction(found) <= exact * (1 + Fraction(1, 2**48))
+    delta = release_delta(delta_prime, q)
+    assert exact <= Fraction(delta) <= exact * (1 + Fraction(1, 2**48))
 
 
 @given(st.floats(min_value=1e-300, max_value=1.0), st.floats(min_value=0.0, max_value=1.0, exclude_max=True))
@@ -84,16 +84,16 @@ def allowed() -> int:
 @pytest.mark.parametrize("case", VIOLATING)
 def test_what_violates_the_target_is_released_with_probability_at_most_q(case: str, shared: bool) -> None:
     limits = [most(Q * share) for share in CANDIDATE_SHARES]
-    found = (released(VIOLATING[case], limits, shared=shared) > TARGET).sum()
-    assert found <= allowed()
+    releases = (released(VIOLATING[case], limits, shared=shared) > TARGET).sum()
+    assert releases <= allowed()
     if case == "all":  # the simulation comes close to the limit
-        assert found > 0.5 * Q * RUNS
+        assert releases > 0.5 * Q * RUNS
 
 
 @pytest.mark.parametrize("limit", [TARGET * SAMPLES, most(Q)])
 def test_the_estimate_alone_or_the_whole_of_q_for_each_test_is_refused_by_the_same_test(limit: float) -> None:
-    found = released(VIOLATING["all"], [int(limit)] * 3, shared=False)
-    assert (found > TARGET).sum() > allowed()
+    deltas = released(VIOLATING["all"], [int(limit)] * 3, shared=False)
+    assert (deltas > TARGET).sum() > allowed()
 
 
 def test_all_tests_together_have_all_of_q() -> None:

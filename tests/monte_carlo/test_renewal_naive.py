@@ -151,8 +151,8 @@ def test_a_long_run_is_the_plain_recursion_in_logarithms() -> None:
     assert np.all(outputs[:, 1000:] == 0.0)
     truth = in_logarithms(outputs[:, :1000] * pair.noise_multiplier, pair)
     assert truth.min() > 800.0
-    found = computed(outputs[:, :1000] * pair.noise_multiplier, pair)
-    assert np.abs(found - truth).max() < min(NaiveRenewal(direction=Direction.REMOVE, pair=pair).loss_error, 1e-6)
+    ratios = computed(outputs[:, :1000] * pair.noise_multiplier, pair)
+    assert np.abs(ratios - truth).max() < min(NaiveRenewal(direction=Direction.REMOVE, pair=pair).loss_error, 1e-6)
 
 
 @pytest.mark.parametrize("warm", [False, True])

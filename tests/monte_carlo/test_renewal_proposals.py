@@ -82,25 +82,25 @@ def test_the_chain_of_copies_has_the_law_of_the_tuples(case: tuple, order: int) 
         table = Table.of(renewal_of(pair), order, separation)
         (weights, vectors), _ = copies_law(pair, order, separation)
         expected = {tuple(vector): weight for vector, weight in zip(vectors, weights, strict=True)}
-        found: dict[tuple[float, ...], float] = defaultdict(float)
+        law: dict[tuple[float, ...], float] = defaultdict(float)
         for start, step, state in zip(np.exp(table.log_starts), table.first_steps, table.first_states, strict=True):
-            _walk(table, int(step), int(state), float(start), (0.0,) * int(step), found)
-        assert set(found) == set(expected)
+            _walk(table, int(step), int(state), float(start), (0.0,) * int(step), law)
+        assert set(law) == set(expected)
         for vector, weight in expected.items():
-            assert found[vector] == pytest.approx(weight, rel=1e-10)
+            assert law[vector] == pytest.approx(weight, rel=1e-10)
 
 
-def _walk(table: Table, step: int, state: int, weight: float, past: tuple[float, ...], found: dict) -> None:
+def _walk(table: Table, step: int, state: int, weight: float, past: tuple[float, ...], law: dict) -> None:
     steps = table.values.shape[0]
     if step >= steps:
-        found[past[:steps]] += weight
+        law[past[:steps]] += weight
         return
     terms = np.empty(table.copies.jumps.shape[1])
     most = weigh_moves(terms, step, state, table.values, table.log_skip, table.log_takes, table.lagged, table.copies)
     for taken in range(most + 1):
         chance = exp(terms[taken] - table.values[step, state])
         jump, target = int(table.copies.jumps[state, taken]), int(table.copies.targets[state, taken])
-        _walk(table, step + jump, target, weight * chance, (*past, float(taken), *[0.0] * (jump - 1)), found)
+        _walk(table, step + jump, target, weight * chance, (*past, float(taken), *[0.0] * (jump - 1)), law)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -202,12 +202,12 @@ def _scores(proposal: Proposal, deltas: dict[float, float], samples: int, seed: 
     """Errors of the sample means in standard errors; with Y bounded and these sizes, close to normal."""
     log_weights, losses = np.empty(samples), np.empty(samples)
     proposal.draw(np.random.Generator(np.random.SFC64(seed)), log_weights, losses)
-    found = []
+    scores = []
     for epsilon, delta in deltas.items():
         value = np.exp(log_weights) * -np.expm1(np.minimum(epsilon - losses, 0.0))
         assert value.max() <= proposal.weight_bound(epsilon) * (1.0 + 1e-9)
-        found.append((value.mean() - delta) / (value.std() / sqrt(samples)))
-    return found
+        scores.append((value.mean() - delta) / (value.std() / sqrt(samples)))
+    return scores
 
 
 @pytest.mark.parametrize("warm", [False, True])

@@ -52,10 +52,13 @@ def drawn(run: Run, stream: int) -> tuple[Array, Array]:
     return weights, losses
 
 
-def value(log_weight: float, loss: float, one: Node, error: float = 1e-9) -> float:
+def value(log_weight: float, loss: float, this_node: Node, error: float = 1e-9) -> float:
     """Y of one sample at one node, moved to the node's side."""
-    sign = 1 if one.side is Side.UPPER else -1
-    return min(exp(log_weight + sign * error) * max(1 - exp(one.epsilon - sign * error - loss), 0.0), one.weight_bound)
+    sign = 1 if this_node.side is Side.UPPER else -1
+    return min(
+        exp(log_weight + sign * error) * max(1 - exp(this_node.epsilon - sign * error - loss), 0.0),
+        this_node.weight_bound,
+    )
 
 
 def test_chunk_is_the_same_on_every_call() -> None:
@@ -84,13 +87,15 @@ def test_statistics_are_those_of_the_samples() -> None:
     chunk = run_chunk(PROPOSAL, RUN, 0)
     weights, losses = drawn(RUN, 0)
     assert chunk.samples == RUN.chunk_size
-    for j, one in enumerate(NODES):
-        values = [value(weight, loss, one) for weight, loss in zip(weights, losses, strict=True)]
-        sign = -1 if one.side is Side.UPPER else 1
+    for j, this_node in enumerate(NODES):
+        values = [value(weight, loss, this_node) for weight, loss in zip(weights, losses, strict=True)]
+        sign = -1 if this_node.side is Side.UPPER else 1
         assert chunk.sums[j] == pytest.approx(sum(values), rel=1e-9)
-        assert chunk.logs[j] == pytest.approx(sum(log1p(sign * one.theta * v) for v in values), rel=1e-9)
+        assert chunk.logs[j] == pytest.approx(sum(log1p(sign * this_node.theta * v) for v in values), rel=1e-9)
     largest = max(
-        value(w, x, one, 0.0) / one.weight_bound for w, x in zip(weights, losses, strict=True) for one in NODES
+        value(w, x, this_node, 0.0) / this_node.weight_bound
+        for w, x in zip(weights, losses, strict=True)
+        for this_node in NODES
     )
     assert chunk.largest == pytest.approx(largest, rel=1e-8)
     assert 0.5 < chunk.largest <= 1.0
@@ -103,8 +108,8 @@ def test_cells_count_the_samples_with_a_positive_loss() -> None:
         if loss > 0:
             cell = floor(CELL * weight), floor(CELL * loss)
             expected[cell] = expected.get(cell, 0) + 1
-    found = {(int(row), int(column)): int(n) for (row, column), n in zip(chunk.cells, chunk.counts, strict=True)}
-    assert found == expected
+    counted = {(int(row), int(column)): int(n) for (row, column), n in zip(chunk.cells, chunk.counts, strict=True)}
+    assert counted == expected
     assert chunk.cells.dtype == np.int32
     assert chunk.counts.dtype == np.int64
     assert 0 < chunk.counts.sum() < RUN.chunk_size
@@ -114,28 +119,30 @@ def test_values_are_moved_to_the_side_of_their_bound() -> None:
     proposal = GaussianProposal(shift=1.0, centre=2.0, error=0.1)
     exact = run_chunk(GaussianProposal(shift=1.0, centre=2.0, error=0.0), RUN, 0)
     moved = run_chunk(proposal, RUN, 0)
-    upper = np.array([one.side is Side.UPPER for one in NODES])
+    upper = np.array([this_node.side is Side.UPPER for this_node in NODES])
     assert (moved.sums[upper] > exact.sums[upper]).all()
     assert (moved.sums[~upper] < exact.sums[~upper]).all()
     weights, losses = drawn(RUN, 0)
-    for j, one in enumerate(NODES):
-        values = [value(weight, loss, one, 0.1) for weight, loss in zip(weights, losses, strict=True)]
+    for j, this_node in enumerate(NODES):
+        values = [value(weight, loss, this_node, 0.1) for weight, loss in zip(weights, losses, strict=True)]
         assert moved.sums[j] == pytest.approx(sum(values), rel=1e-9)
-        assert max(values) <= one.weight_bound
+        assert max(values) <= this_node.weight_bound
 
 
 def test_what_is_not_a_number_counts_as_the_worst_on_either_side() -> None:
     weights, losses = (nan, 0.0, nan, -1.0), (5.0, nan, nan, 3.0)
     proposal = Scripted(shift=1.0, centre=2.0, weights=weights, losses=losses)
     chunk = run_chunk(proposal, run_of(PROPOSAL, NODES, chunk_size=4), 0)
-    for j, one in enumerate(NODES):
-        known = value(-1.0, 3.0, one)
-        if one.side is Side.UPPER:
-            assert chunk.sums[j] == pytest.approx(known + 3 * one.weight_bound)
-            assert chunk.logs[j] == pytest.approx(log1p(-one.theta * known) + 3 * log1p(-one.theta * one.weight_bound))
+    for j, this_node in enumerate(NODES):
+        known = value(-1.0, 3.0, this_node)
+        if this_node.side is Side.UPPER:
+            assert chunk.sums[j] == pytest.approx(known + 3 * this_node.weight_bound)
+            assert chunk.logs[j] == pytest.approx(
+                log1p(-this_node.theta * known) + 3 * log1p(-this_node.theta * this_node.weight_bound)
+            )
         else:
             assert chunk.sums[j] == pytest.approx(known)
-            assert chunk.logs[j] == pytest.approx(log1p(one.theta * known))
+            assert chunk.logs[j] == pytest.approx(log1p(this_node.theta * known))
     assert chunk.cells.tolist() == [[-CELL, 3 * CELL], [CELL_LIMIT - 1, CELL_LIMIT - 1]]
     assert chunk.counts.tolist() == [1, 3]
 
@@ -148,7 +155,7 @@ def test_extreme_samples_stay_in_the_outermost_cells() -> None:
     assert chunk.cells.tolist() == [[-CELL_LIMIT, 0], [-CELL_LIMIT, 2 * CELL], [0, edge], [edge, edge]]
     assert chunk.counts.tolist() == [1, 1, 1, 1]
     assert np.isfinite(chunk.logs).all()
-    assert (chunk.sums <= 6 * np.array([one.weight_bound for one in NODES])).all()
+    assert (chunk.sums <= 6 * np.array([this_node.weight_bound for this_node in NODES])).all()
 
 
 def test_a_value_above_its_proved_largest_shows() -> None:
@@ -165,7 +172,7 @@ def test_a_run_leaves_room_for_the_rounding_of_what_is_drawn() -> None:
         needed = rough.weight_bound(read) * exp(2 * 0.01)
         pilot = Pilots(1, Deadline()).draw(rough, "test")
         made = list(_nodes(pilot, side, 1.0, 1e4, 1e-6))
-        assert all(one.weight_bound >= needed for one in made)
+        assert all(this_node.weight_bound >= needed for this_node in made)
         check_run(run_of(rough, tuple(made)), rough)
         tight = made[0].model_copy(update={"weight_bound": rough.weight_bound(read) * (1 + 1e-6)})
         with pytest.raises(VerificationError, match="'weight_bound' field"):
@@ -194,9 +201,9 @@ def test_mean_is_the_profile() -> None:
     for proposal in (GaussianProposal(shift=0.5, centre=0.5), GaussianProposal(shift=0.5, centre=3.0)):
         nodes = tuple(node(proposal, side, epsilon) for epsilon in (0.0, 0.7, 1.2) for side in Side)
         chunk = run_chunk(proposal, run_of(proposal, nodes, chunk_size=200_000), 0)
-        for one, found in zip(nodes, chunk.sums, strict=True):
-            delta = exact_delta(0.5, one.epsilon)
-            assert abs(found / 200_000 - delta) < 6 * (one.weight_bound * delta / 200_000) ** 0.5 + 1e-8
+        for this_node, total in zip(nodes, chunk.sums, strict=True):
+            delta = exact_delta(0.5, this_node.epsilon)
+            assert abs(total / 200_000 - delta) < 6 * (this_node.weight_bound * delta / 200_000) ** 0.5 + 1e-8
 
 
 def test_a_tally_adds_in_the_order_of_the_streams() -> None:

@@ -60,17 +60,17 @@ def truth(sigma: float, epochs: int, epsilon: float, direction: Direction) -> fl
 @pytest.mark.parametrize(("epochs", "epsilon"), [(1, 0.3), (1, 1.5), (2, 0.5)])
 @pytest.mark.parametrize("direction", list(Direction))
 def test_samples_average_to_the_profile(epochs: int, epsilon: float, direction: Direction) -> None:
-    one = pair(1.2, 2, epochs)
-    proposals: list[Proposal] = [NaiveShuffle(direction=direction, pair=one)]
+    shuffled = pair(1.2, 2, epochs)
+    proposals: list[Proposal] = [NaiveShuffle(direction=direction, pair=shuffled)]
     if direction is Direction.REMOVE:
         shares = (1.0, 0.5)
-        proposals += [FartherShuffle(direction=direction, pair=one, beta=1.0, share=share) for share in shares]
+        proposals += [FartherShuffle(direction=direction, pair=shuffled, beta=1.0, share=share) for share in shares]
     else:
-        proposals += [LowerShuffle(direction=direction, pair=one, beta=beta) for beta in (0.5, 1.5)]
+        proposals += [LowerShuffle(direction=direction, pair=shuffled, beta=beta) for beta in (0.5, 1.5)]
     expected = truth(1.2, epochs, epsilon, direction)
     for proposal in proposals:
-        found, width, worst = interval(proposal, epsilon, 100_000)
-        assert abs(found - expected) <= width + 2e-3 * expected
+        mean, width, worst = interval(proposal, epsilon, 100_000)
+        assert abs(mean - expected) <= width + 2e-3 * expected
         assert width < 0.25 * expected
         assert worst <= 1.0 + 1e-9
 
@@ -78,9 +78,9 @@ def test_samples_average_to_the_profile(epochs: int, epsilon: float, direction: 
 @pytest.mark.parametrize(("sigma", "bins", "epsilon"), [(0.8, 1000, 6.0), (0.5, 300, 12.0), (1.5, 100, 2.5)])
 def test_one_epoch_reaches_small_deltas(sigma: float, bins: int, epsilon: float) -> None:
     """delta from 1e-6 down to some 1e-8. The threshold sets are below the profile of the pair, and close to it."""
-    one = pair(sigma, bins)
-    tilted, _ = FAMILY.propose(one, Direction.REMOVE, epsilon)
-    below = shuffle_thresholds.ACCOUNTANT.bound(one, Side.LOWER).profiles[Direction.REMOVE](epsilon)
+    shuffled = pair(sigma, bins)
+    tilted, _ = FAMILY.propose(shuffled, Direction.REMOVE, epsilon)
+    below = shuffle_thresholds.ACCOUNTANT.bound(shuffled, Side.LOWER).profiles[Direction.REMOVE](epsilon)
     log_weights, losses = np.empty(5000), np.empty(5000)
     tilted.draw(np.random.Generator(np.random.SFC64(1)), log_weights, losses)
     values = np.exp(log_weights) * np.maximum(-np.expm1(epsilon - losses), 0.0)
@@ -93,37 +93,37 @@ def test_one_epoch_reaches_small_deltas(sigma: float, bins: int, epsilon: float)
 
 def test_many_epochs_are_tilted_one_at_a_time() -> None:
     """The weights are at most (3/4)^-4 = 3.16 with mean 1, so six standard errors of their mean are below 0.03."""
-    one = pair(1.2, 10, epochs=4)
-    tilted, naive = FAMILY.propose(one, Direction.REMOVE, 3.0)
+    shuffled = pair(1.2, 10, epochs=4)
+    tilted, naive = FAMILY.propose(shuffled, Direction.REMOVE, 3.0)
     assert tilted.parameters["share"] == 1.0 / 4.0
     log_weights, losses = np.empty(100_000), np.empty(100_000)
     tilted.draw(np.random.Generator(np.random.SFC64(4)), log_weights, losses)
     assert log_weights.max() <= -4.0 * log(3.0 / 4.0) + 1e-9
     assert float(np.exp(log_weights).mean()) == pytest.approx(1.0, abs=0.03)
-    found, width, worst = interval(tilted, 3.0, 200_000)
+    mean, width, worst = interval(tilted, 3.0, 200_000)
     expected, error, _ = interval(naive, 3.0, 200_000)
-    assert abs(found - expected) <= width + error
+    assert abs(mean - expected) <= width + error
     assert width < 0.5 * expected
     assert worst <= 1.0 + 1e-9
 
 
 def test_lower_bounds_alone() -> None:
-    one = pair(1.0, 10)
+    shuffled = pair(1.0, 10)
     for direction in Direction:
-        for proposal in FAMILY.propose(one, direction, 1.0):
+        for proposal in FAMILY.propose(shuffled, direction, 1.0):
             assert proposal.sides == (Side.LOWER,)
-    assert FAMILY.refusal(one, Side.LOWER) is None
-    assert "from below only" in str(FAMILY.refusal(one, Side.UPPER))
+    assert FAMILY.refusal(shuffled, Side.LOWER) is None
+    assert "from below only" in str(FAMILY.refusal(shuffled, Side.UPPER))
 
 
 @pytest.mark.parametrize("direction", list(Direction))
 def test_proposals_are_built_again_from_their_parameters(direction: Direction) -> None:
-    one = pair(2.0, 10, epochs=2)
-    for proposal in FAMILY.propose(one, direction, 2.0):
+    shuffled = pair(2.0, 10, epochs=2)
+    for proposal in FAMILY.propose(shuffled, direction, 2.0):
         results = np.empty((3, 2, 100))
         copies = (
             proposal,
-            FAMILY.build(one, direction, proposal.name, proposal.parameters),
+            FAMILY.build(shuffled, direction, proposal.name, proposal.parameters),
             pickle.loads(pickle.dumps(proposal)),
         )
         for copy, drawn in zip(copies, results, strict=True):

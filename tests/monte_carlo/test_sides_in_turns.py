@@ -25,28 +25,28 @@ def test_runs_for_one_side_each_go_on_in_turns(work: float) -> None:
     """The side whose bound is farther from its estimate for its work; if work never ends, until both are close."""
     options = hs.MonteCarlo(seed=3, failure_probability=1e-6, ratio=0.5)
     question = hs.Question(epsilon=0.5)
-    found = Estimation(pair_of(20, 0.05, 3.0), question, options, hs.Deadline(), work=work)
-    aim = found.aim(Direction.REMOVE)
-    found.pursue_each(aim, tuple(Side), 1.0)
-    sides = {one.run.nodes[0].side: one for one in found.tallies}
+    sampling = Estimation(pair_of(20, 0.05, 3.0), question, options, hs.Deadline(), work=work)
+    aim = sampling.aim(Direction.REMOVE)
+    sampling.pursue_each(aim, tuple(Side), 1.0)
+    sides = {tally.run.nodes[0].side: tally for tally in sampling.tallies}
     assert set(sides) == set(Side)
     if work == inf:
-        assert all(found.tight(aim, one) for one in sides.values())
+        assert all(sampling.tight(aim, tally) for tally in sides.values())
     else:
         costs = [choice.proposal.cost for choice in aim.choices]
-        assert found.spent <= work + 2.0 * max(one.run.chunk_size for one in found.tallies) * sum(costs)
+        assert sampling.spent <= work + 2.0 * max(tally.run.chunk_size for tally in sampling.tallies) * sum(costs)
         cost = {choice.proposal.name: choice.proposal.cost for choice in aim.choices}
         upper, lower = (
-            (found.gap(aim, sides[side]) - 1.0) / (sides[side].samples * cost[sides[side].run.proposal])
+            (sampling.gap(aim, sides[side]) - 1.0) / (sides[side].samples * cost[sides[side].run.proposal])
             for side in (Side.UPPER, Side.LOWER)
         )
         assert 0.3 <= upper / lower <= 3.0
-    assert found.spent == pytest.approx(
+    assert sampling.spent == pytest.approx(
         sum(
-            one.samples * choice.proposal.cost
-            for one in found.tallies
+            tally.samples * choice.proposal.cost
+            for tally in sampling.tallies
             for choice in aim.choices
-            if choice.proposal.name == one.run.proposal
+            if choice.proposal.name == tally.run.proposal
         )
     )
 
@@ -55,38 +55,38 @@ def test_a_side_without_a_bound_leaves_the_other_its_half_of_the_work(monkeypatc
     """Delta is so small that no lower bound is found."""
     monkeypatch.setattr(estimation, "LARGEST_FIRST", 1)  # first rounds are small parts of the work, as in long runs
     options = hs.MonteCarlo(seed=3, failure_probability=1e-6, ratio=0.5)
-    found = Estimation(pair_of(13, 0.005, 6.0), hs.Question(epsilon=0.3), options, hs.Deadline(), work=1.0)
-    aim = found.aim(Direction.REMOVE)
-    found.pursue_each(aim, tuple(Side), 1.0)
-    sides = {one.run.nodes[0].side: one for one in found.tallies}
-    assert found.gap(aim, sides[Side.LOWER]) == inf
-    assert found.gap(aim, sides[Side.UPPER]) < inf
+    sampling = Estimation(pair_of(13, 0.005, 6.0), hs.Question(epsilon=0.3), options, hs.Deadline(), work=1.0)
+    aim = sampling.aim(Direction.REMOVE)
+    sampling.pursue_each(aim, tuple(Side), 1.0)
+    sides = {tally.run.nodes[0].side: tally for tally in sampling.tallies}
+    assert sampling.gap(aim, sides[Side.LOWER]) == inf
+    assert sampling.gap(aim, sides[Side.UPPER]) < inf
     cost = next(choice.proposal.cost for choice in aim.choices if Side.UPPER in choice.proposal.sides)
     assert sides[Side.UPPER].samples * cost >= 0.3
-    assert found.spent <= 1.2  # the last round ends later
+    assert sampling.spent <= 1.2  # the last round ends later
 
 
 def test_what_the_other_direction_needs_falls_as_the_upper_bound_is_farther() -> None:
     """Nothing is kept for it as long as nothing is known; near where it was aimed it has to be told from the goal."""
     options = hs.MonteCarlo(seed=3, failure_probability=1e-6)
-    found = Estimation(pair_of(30, 0.2, 20.0), hs.Question(delta=1e-3), options, hs.Deadline(), work=0.3)
-    main, other = found.aims()
+    sampling = Estimation(pair_of(30, 0.2, 20.0), hs.Question(delta=1e-3), options, hs.Deadline(), work=0.3)
+    main, other = sampling.aims()
     assert main.direction is Direction.REMOVE
-    assert found.needed(other) == 0.0
-    found.pursue_each(main, (Side.UPPER,), 1.0)
-    far = found.needed(other)
-    found.work = 1.5
-    found.tallies.clear()
-    found.pursue_each(main, (Side.UPPER,), 1.0)
-    assert 0.0 < far < found.needed(other)
+    assert sampling.needed(other) == 0.0
+    sampling.pursue_each(main, (Side.UPPER,), 1.0)
+    far = sampling.needed(other)
+    sampling.work = 1.5
+    sampling.tallies.clear()
+    sampling.pursue_each(main, (Side.UPPER,), 1.0)
+    assert 0.0 < far < sampling.needed(other)
 
 
 @pytest.mark.parametrize("work", [0.5, 2.0])
 def test_the_other_direction_is_left_what_it_needs(work: float) -> None:
     options = hs.MonteCarlo(seed=3, failure_probability=1e-6)
-    found = Estimation(pair_of(30, 0.2, 20.0), hs.Question(delta=1e-3), options, hs.Deadline(), work=work)
-    found.sample()
-    upper = found.profiles(Side.UPPER)
-    end = max(epsilon for one in found.tallies for epsilon in one.bound(Side.UPPER))
+    sampling = Estimation(pair_of(30, 0.2, 20.0), hs.Question(delta=1e-3), options, hs.Deadline(), work=work)
+    sampling.sample()
+    upper = sampling.profiles(Side.UPPER)
+    end = max(epsilon for tally in sampling.tallies for epsilon in tally.bound(Side.UPPER))
     reached = {direction: smallest_epsilon(profile, 1e-3, Side.UPPER) for direction, profile in upper.items()}
     assert reached[Direction.ADD] <= reached[Direction.REMOVE] < end

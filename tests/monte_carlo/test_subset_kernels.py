@@ -92,8 +92,8 @@ def test_recursion_over_turns_is_the_sum_over_all_subsets(steps: int, bands: int
     for y in np.random.default_rng(1).normal(1.0, 2.0, (10, opportunities.count * groups)):
         there = y[:steps]
         expected = log(weights @ np.exp(means @ there - 0.5 * np.einsum("st,st->s", means, means)))
-        found = log_ratio(opportunities.scaled, opportunities.fresh, prob, y.reshape(opportunities.count, groups))
-        assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
+        logarithm = log_ratio(opportunities.scaled, opportunities.fresh, prob, y.reshape(opportunities.count, groups))
+        assert logarithm == pytest.approx(expected, rel=1e-12, abs=1e-12)
     assert opportunities.mean_shift.ravel()[:steps] == pytest.approx(prob * columns.sum(axis=1), rel=1e-14)
     squared_mean, mean_square = opportunities.moments
     assert squared_mean == pytest.approx(np.square(weights @ means).sum(), rel=1e-12)
@@ -107,8 +107,8 @@ def test_recursion_survives_outputs_that_leave_the_range_of_doubles() -> None:
     shift = rows.sum(axis=(1, 2))
     for sign in (-1.0, 1.0, 2.0):
         expected = float(sign * shift @ shift - 0.5 * shift @ shift)
-        found = log_ratio(rows, np.ones(300, dtype=bool), 1.0, sign * shift[:, None])
-        assert found == pytest.approx(expected, rel=1e-12)
+        logarithm = log_ratio(rows, np.ones(300, dtype=bool), 1.0, sign * shift[:, None])
+        assert logarithm == pytest.approx(expected, rel=1e-12)
         assert abs(expected) > 2000.0
 
 
@@ -168,8 +168,8 @@ TWO_TURNS = SubsetMixture(
 def test_samples_average_to_the_profile(proposal: SubsetProposal, epsilon: float) -> None:
     """Up to the quadrature error; the add profile at epsilon 1.5 is 0, as no output is that much rarer under P."""
     truth = deltas(proposal.pair, epsilon)[proposal.direction]
-    found, width, worst = interval(proposal, epsilon, 200_000)
-    assert abs(found - truth) <= width + 1e-5 * truth
+    mean, width, worst = interval(proposal, epsilon, 200_000)
+    assert abs(mean - truth) <= width + 1e-5 * truth
     assert width < 0.3 * truth or (truth == 0.0 and proposal.direction is Direction.ADD)
     assert worst <= 1.0 + 1e-9
 
@@ -189,8 +189,8 @@ def test_without_correlation_it_is_the_exact_law(
     pair = SubsetMixture(noise_multiplier=sigma, matrix=ToeplitzMatrix(np.ones(1), steps), sampling_prob=prob)
     proposal = min(FAMILY.propose(pair, Direction.REMOVE, epsilon), key=lambda proposal: proposal.weight_bound(epsilon))
     assert proposal.name == "counts"
-    found, width, worst = interval(proposal, epsilon, 50_000)
-    assert lower - width <= found <= upper + width
+    mean, width, worst = interval(proposal, epsilon, 50_000)
+    assert lower - width <= mean <= upper + width
     assert width < within * upper
     assert worst <= 1.0 + 1e-9
 
@@ -202,8 +202,8 @@ def test_add_without_correlation_is_the_exact_law() -> None:
     lower = direct.ACCOUNTANT.bound(exact, Side.LOWER).profiles[Direction.ADD](1.0)
     tilted, naive = FAMILY.propose(pair, Direction.ADD, 1.0)
     for proposal in (tilted, naive):
-        found, width, worst = interval(proposal, 1.0, 200_000)
-        assert lower - width <= found <= upper + width
+        mean, width, worst = interval(proposal, 1.0, 200_000)
+        assert lower - width <= mean <= upper + width
         assert width < 0.25 * upper
         assert worst <= 1.0 + 1e-9
 
@@ -217,8 +217,8 @@ def test_counts_and_naive_agree_on_correlated_noise(matrix: StrategyMatrix) -> N
     more = CountSubsets(direction=Direction.REMOVE, pair=pair, order=3, reach=5, cap=2)
     assert tilted
     for proposal in (*tilted, more):
-        found, width, worst = interval(proposal, 0.5, 50_000, seed=2)
-        assert abs(found - expected) <= width + error
+        mean, width, worst = interval(proposal, 0.5, 50_000, seed=2)
+        assert abs(mean - expected) <= width + error
         assert width + error < 0.5 * expected
         assert worst <= 1.0 + 1e-9
 
@@ -241,8 +241,8 @@ def test_add_ends_where_the_ratio_cannot_be_smaller() -> None:
     assert FAMILY.known_upper(pair, Direction.REMOVE) is None
     assert bound(-10.0 * log(0.9) + 1e-12) == 0.0
     assert bound(1.0) <= 1.0 - exp(1.0) * 0.9**10 + 1e-12
-    found, width, _ = interval(NaiveSubsets(direction=Direction.ADD, pair=pair), 0.2, 50_000)
-    assert 0.0 < found - width <= bound(0.2)
+    mean, width, _ = interval(NaiveSubsets(direction=Direction.ADD, pair=pair), 0.2, 50_000)
+    assert 0.0 < mean - width <= bound(0.2)
     rows = turns_of(pair.matrix, 1.0)
     far = log_ratio(rows, np.ones(10, dtype=bool), 0.1, np.full((10, 1), -300.0))
     assert far == pytest.approx(10.0 * log(0.9), rel=1e-9)
@@ -282,9 +282,9 @@ def test_proposals_are_built_again_from_their_parameters() -> None:
         for proposal in family_of(pair).propose(pair, direction, 0.5):
             again = family_of(pair).build(pair, direction, proposal.name, proposal.parameters)
             results = []
-            for one in (proposal, again, pickle.loads(pickle.dumps(proposal))):
+            for copy in (proposal, again, pickle.loads(pickle.dumps(proposal))):
                 drawn = np.empty((2, 500))
-                one.draw(np.random.Generator(np.random.SFC64(3)), drawn[0], drawn[1])
+                copy.draw(np.random.Generator(np.random.SFC64(3)), drawn[0], drawn[1])
                 results.append(drawn)
             assert np.array_equal(results[0], results[1])
             assert np.array_equal(results[0], results[2])

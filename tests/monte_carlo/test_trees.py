@@ -47,9 +47,9 @@ CASES = [
 
 
 def forest(pair: SubsetMixture) -> Forest:
-    found = forest_of(pair)
-    assert found is not None
-    return found
+    grown = forest_of(pair)
+    assert grown is not None
+    return grown
 
 
 def below_nodes(own: Forest) -> np.ndarray:
@@ -146,9 +146,9 @@ def test_counts_of_copies_weigh_no_less_than_their_tuples(pair: SubsetMixture, m
     inside = (counts <= caps[heights(own)]).all(axis=1)
     counts, chances = counts[inside], chances[inside]
     wanted: dict[tuple[float, ...], float] = {}
-    for one, other in product(range(len(counts)), repeat=2):
-        weight = chances[one] * chances[other] * exp(own.scale**2 * float(counts[one] @ counts[other]))
-        both = tuple(counts[one] + counts[other])
+    for first, other in product(range(len(counts)), repeat=2):
+        weight = chances[first] * chances[other] * exp(own.scale**2 * float(counts[first] @ counts[other]))
+        both = tuple(counts[first] + counts[other])
         wanted[both] = wanted.get(both, 0.0) + weight
     both, total = histories(own, 2), 0.0
     for numbers, chance in zip(*both, strict=True):
@@ -189,9 +189,9 @@ def test_counts_are_drawn_with_their_chances() -> None:
         add_counts(rng, own.levels, 1.0, law.arrays[3], law.arrays[4], y, counts)
         picked[tuple(y)] = picked.get(tuple(y), 0) + 1
     assert set(picked) <= set(map(tuple, numbers))
-    for one, chance in zip(numbers, weights / weights.sum(), strict=True):
+    for vector, chance in zip(numbers, weights / weights.sum(), strict=True):
         error = 6.2 * sqrt(chance * (1.0 - chance) / drawn) + 1e-9
-        assert abs(picked.get(tuple(one), 0) / drawn - chance) <= error
+        assert abs(picked.get(tuple(vector), 0) / drawn - chance) <= error
 
 
 def test_participations_are_drawn_given_the_caps() -> None:
@@ -281,20 +281,20 @@ def test_the_samples_that_stand_for_other_histories_have_their_chance() -> None:
 @pytest.mark.parametrize("coins", [1, 2])
 def test_what_the_family_proposes_is_built_again_from_its_parameters(coins: int) -> None:
     pair = pair_of(60, 0.02 / coins, 8.0, coins=coins)
-    found = [*FAMILY.propose(pair, Direction.REMOVE, 1.0), *FAMILY.propose(pair, Direction.ADD, 1.0)]
-    assert [one.name for one in found] == ["trees_below", "trees_above", "trees_add"]
-    assert [one.sides for one in found] == [(Side.LOWER,), (Side.UPPER,), (Side.UPPER,)]
-    for one in found:
-        again = FAMILY.build(pair, one.direction, one.name, one.parameters)
-        for copy in (again, pickle.loads(pickle.dumps(one))):
+    proposals = [*FAMILY.propose(pair, Direction.REMOVE, 1.0), *FAMILY.propose(pair, Direction.ADD, 1.0)]
+    assert [proposal.name for proposal in proposals] == ["trees_below", "trees_above", "trees_add"]
+    assert [proposal.sides for proposal in proposals] == [(Side.LOWER,), (Side.UPPER,), (Side.UPPER,)]
+    for proposal in proposals:
+        again = FAMILY.build(pair, proposal.direction, proposal.name, proposal.parameters)
+        for copy in (again, pickle.loads(pickle.dumps(proposal))):
             drawn = []
-            for each in (one, copy):
+            for each in (proposal, copy):
                 log_weights, losses = np.empty(16), np.empty(16)
                 each.draw(np.random.default_rng(8), log_weights, losses)
                 drawn.append(np.concatenate([log_weights, losses]))
             np.testing.assert_array_equal(*drawn)
             assert 0.0 < copy.loss_error < 1e-6
-            assert copy.weight_bound(1.0) == one.weight_bound(1.0)
+            assert copy.weight_bound(1.0) == proposal.weight_bound(1.0)
 
 
 @pytest.mark.parametrize(
@@ -346,12 +346,12 @@ def test_a_tree_over_a_thousand_steps_has_an_m_of_a_few_deltas() -> None:
 def test_a_certificate_has_both_sides_and_can_be_verified() -> None:
     run = hs.Mechanism(strategy=hs.BinaryTree(), sampler=hs.Poisson(sampling_prob=0.02, steps=40), noise_multiplier=8.0)
     options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=0.3)
-    found = hs.certify(run, delta=1e-4, method="monte_carlo", monte_carlo=options)
-    assert found.method.upper == "monte_carlo"
-    assert found.bounds.lower is not None
-    assert found.bounds.upper <= 1.05 * found.bounds.lower
-    assert {one.run.proposal for one in found.monte_carlo.runs} >= {"trees_above", "trees_below"}
-    hs.verify(found, evidence=options.ledger)
+    certificate = hs.certify(run, delta=1e-4, method="monte_carlo", monte_carlo=options)
+    assert certificate.method.upper == "monte_carlo"
+    assert certificate.bounds.lower is not None
+    assert certificate.bounds.upper <= 1.05 * certificate.bounds.lower
+    assert {claimed.run.proposal for claimed in certificate.monte_carlo.runs} >= {"trees_above", "trees_below"}
+    hs.verify(certificate, evidence=options.ledger)
 
 
 def test_many_participations_are_left_to_many_bands() -> None:
@@ -369,8 +369,8 @@ def test_many_participations_are_left_to_many_bands() -> None:
 
 def test_outputs_that_are_no_numbers_choose_no_far_counts() -> None:
     for noisy in (pair_of(64, 0.05, 0.5), pair_of(256, 0.3, 3.0)):
-        for one in tree_proposals(noisy, Direction.REMOVE, 1.0):
-            assert one.proved
+        for proposal in tree_proposals(noisy, Direction.REMOVE, 1.0):
+            assert proposal.proved
 
 
 def test_a_leaf_may_have_no_other_histories() -> None:
@@ -382,5 +382,5 @@ def test_a_leaf_may_have_no_other_histories() -> None:
         noise_multiplier=4.074337634341656,
     )
     options = hs.MonteCarlo(seed=21, failure_probability=1e-6, ratio=1.0)
-    found = hs.certify(run, delta=0.00295, method="monte_carlo", budget=15.0, monte_carlo=options)
-    assert found.bounds.upper < 1.0
+    certificate = hs.certify(run, delta=0.00295, method="monte_carlo", budget=15.0, monte_carlo=options)
+    assert certificate.bounds.upper < 1.0

@@ -30,7 +30,7 @@ def participations(steps: int, min_sep: int, prob: float, warm: bool) -> Partici
     if warm:
         norm = 1.0 + (min_sep - 1) * prob
         starts = {first: (1.0 if first == 1 else prob) / norm for first in range(1, min_sep + 1)}
-    found: Participations = {}
+    law: Participations = {}
     for vector in product((0, 1), repeat=steps):
         total = 0.0
         for first, chance in starts.items():
@@ -45,13 +45,13 @@ def participations(steps: int, min_sep: int, prob: float, warm: bool) -> Partici
                     chance *= 1.0 - prob
             total += chance
         if total > 0.0:
-            found[vector] = total
-    return found
+            law[vector] = total
+    return law
 
 
 def shifts(law: Participations, counts: tuple[int, ...], cap: int, whole: float, cut: float) -> Participations:
     """Every vector of shifts with its probability: participations, then the survival of each that is in doubt."""
-    found: Counter[tuple[float, ...]] = Counter()
+    outcomes: Counter[tuple[float, ...]] = Counter()
     for vector, chance in law.items():
         choices = []
         for taken, count in zip(vector, counts, strict=True):
@@ -62,8 +62,8 @@ def shifts(law: Participations, counts: tuple[int, ...], cap: int, whole: float,
             else:
                 choices.append([(cut, cap / (count + 1)), (0.0, 1.0 - cap / (count + 1))])
         for outcome in product(*choices):
-            found[tuple(shift for shift, _ in outcome)] += chance * float(np.prod([one for _, one in outcome]))
-    return dict(found)
+            outcomes[tuple(shift for shift, _ in outcome)] += chance * float(np.prod([share for _, share in outcome]))
+    return dict(outcomes)
 
 
 def random_matrix(steps: int, bands: int, seed: int = 4) -> BandedMatrix:
@@ -112,8 +112,8 @@ def test_recursion_is_the_sum_over_participations_and_survivals(
             for vector, chance in shifts(law, tuple(int(c) for c in counts), 3, whole, cut).items():
                 mean = dense @ np.array(vector)
                 expected += chance * exp(mean @ y - 0.5 * mean @ mean)
-            found = density_at(dense, half, (min_sep, prob, warm, 3), y, counts, whole, cut)
-            assert found == pytest.approx(log(expected), rel=1e-12, abs=1e-12)
+            density = density_at(dense, half, (min_sep, prob, warm, 3), y, counts, whole, cut)
+            assert density == pytest.approx(log(expected), rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize("warm", [False, True])
@@ -122,10 +122,10 @@ def test_counts_have_the_law_of_independent_chains(min_sep: int, prob: float, wa
     """Three others over four steps; a chi-square test that fails by chance with probability 1e-9 in each case."""
     steps, others, samples = 4, 3, 20_000
     law: Counter[tuple[int, ...]] = Counter({(0,) * steps: 1.0})  # type: ignore[dict-item]
-    one = participations(steps, min_sep, prob, warm)
+    single = participations(steps, min_sep, prob, warm)
     for _ in range(others):
         grown: Counter[tuple[int, ...]] = Counter()
-        for (total, chance), (vector, more) in product(law.items(), one.items()):
+        for (total, chance), (vector, more) in product(law.items(), single.items()):
             grown[tuple(a + b for a, b in zip(total, vector, strict=True))] += chance * more  # type: ignore[assignment]
         law = grown
     rng = np.random.Generator(np.random.SFC64(5))
@@ -154,9 +154,9 @@ def test_counts_of_many_are_binomial(others: int, prob: float) -> None:
     rng = np.random.Generator(np.random.SFC64(6))
     counts = np.empty(2, dtype=np.int64)
     drawn = np.empty((samples, 2), dtype=np.int64)
-    for one in drawn:
+    for row in drawn:
         draw_counts(rng, 2, prob, False, others, counts)
-        one[:] = counts
+        row[:] = counts
     jitter = np.random.default_rng(7).random((samples, 2))
     for step, trials in enumerate((np.full(samples, others), others - drawn[:, 0])):
         below, at = binom.cdf(drawn[:, step] - 1, trials, prob), binom.pmf(drawn[:, step], trials, prob)
@@ -185,27 +185,27 @@ def divergence(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
 
 def pair_deltas(pair: TruncatedRenewal, epsilon: float) -> dict[Direction, float]:
     """Both profiles for two steps: counts by enumeration, the plane by quadrature."""
-    one = participations(2, pair.min_sep, pair.participation_prob, pair.warm_start)
+    single = participations(2, pair.min_sep, pair.participation_prob, pair.warm_start)
     dense, cap = pair.matrix.materialize(), pair.truncated_batch_size
     law: Counter[tuple[int, int]] = Counter()
-    for others in product(one.items(), repeat=pair.num_examples - 1):
+    for others in product(single.items(), repeat=pair.num_examples - 1):
         counts = (sum(v[0] for v, _ in others), sum(v[1] for v, _ in others))
         law[counts] += float(np.prod([chance for _, chance in others]))  # type: ignore[assignment]
-    found = dict.fromkeys(Direction, 0.0)
+    deltas = dict.fromkeys(Direction, 0.0)
     for counts, chance in law.items():
-        p = density(shifts(one, counts, cap, 1.0, 2.0), dense, pair.noise_multiplier)
-        q = density(shifts(one, counts, cap, 0.0, -1.0), dense, pair.noise_multiplier)
-        found[Direction.REMOVE] += chance * divergence(p, q, epsilon)
-        found[Direction.ADD] += chance * divergence(q, p, epsilon)
-    return found
+        p = density(shifts(single, counts, cap, 1.0, 2.0), dense, pair.noise_multiplier)
+        q = density(shifts(single, counts, cap, 0.0, -1.0), dense, pair.noise_multiplier)
+        deltas[Direction.REMOVE] += chance * divergence(p, q, epsilon)
+        deltas[Direction.ADD] += chance * divergence(q, p, epsilon)
+    return deltas
 
 
 def mechanism_density(pair: TruncatedRenewal, gradients: tuple[float, ...]) -> np.ndarray:
     """Of two steps with constant scalar gradients: all draws of all examples, all subsets that are kept."""
-    one = participations(2, pair.min_sep, pair.participation_prob, pair.warm_start)
+    single = participations(2, pair.min_sep, pair.participation_prob, pair.warm_start)
     cap = pair.truncated_batch_size
     sums: Counter[tuple[float, float]] = Counter()
-    for draws in product(one.items(), repeat=len(gradients)):
+    for draws in product(single.items(), repeat=len(gradients)):
         chance = float(np.prod([weight for _, weight in draws]))
         kept: list[list[tuple[float, float]]] = []
         for step in range(2):
@@ -356,8 +356,8 @@ def test_same_seed_same_samples_and_large_sizes() -> None:
     )
     proposal = NaiveTruncated(direction=Direction.REMOVE, pair=pair)
     drawn = np.empty((2, 2, 50))
-    for one in drawn:
-        proposal.draw(np.random.Generator(np.random.SFC64(9)), one[0], one[1])
+    for sample in drawn:
+        proposal.draw(np.random.Generator(np.random.SFC64(9)), sample[0], sample[1])
     assert np.array_equal(drawn[0], drawn[1])
     assert np.isfinite(drawn).all()
     assert proposal.weight_bound(3.0) == 1.0

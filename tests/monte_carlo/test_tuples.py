@@ -49,15 +49,15 @@ def of(pair: RenewalMixture, order: int, cap: float, rate: float = 0.0) -> Tuple
 
 def tuples_of(chances: np.ndarray, chosen: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
     """Chances and counts of all tuples of these histories; equal counts are merged."""
-    found: dict[tuple[float, ...], float] = {(0.0,) * chosen.shape[1]: 1.0}
+    law: dict[tuple[float, ...], float] = {(0.0,) * chosen.shape[1]: 1.0}
     for _ in range(order):
         more: dict[tuple[float, ...], float] = {}
-        for (counts, chance), (one, part) in product(found.items(), zip(chosen, chances, strict=True)):
+        for (counts, chance), (history, part) in product(law.items(), zip(chosen, chances, strict=True)):
             if part > 0.0:
-                key = tuple(np.add(counts, one))
+                key = tuple(np.add(counts, history))
                 more[key] = more.get(key, 0.0) + chance * part
-        found = more
-    return np.array(list(found.values())), np.array(list(found))
+        law = more
+    return np.array(list(law.values())), np.array(list(law))
 
 
 def in_common(pair: RenewalMixture, counts: np.ndarray) -> np.ndarray:
@@ -108,15 +108,18 @@ def test_tuples_are_drawn_with_their_chances(warm: bool) -> None:
     own, chosen = columns(pair), histories(columns(pair))
     chances, counts = tuples_of(chances_of(own, chosen), chosen, 2)
     rng, drawn, mean, picked = np.random.default_rng(3), np.empty(5), np.empty(5), 20000
-    found: dict[tuple[float, ...], int] = {}
+    times: dict[tuple[float, ...], int] = {}
     for _ in range(picked):
         common = draw_tuple(rng, own.overlaps, own.law.edges, 2, drawn, mean)
-        found[tuple(drawn)] = found.get(tuple(drawn), 0) + 1
+        times[tuple(drawn)] = times.get(tuple(drawn), 0) + 1
         np.testing.assert_allclose(mean, whole_of(own) @ drawn, atol=1e-12)
         assert common == pytest.approx(float(in_common(pair, drawn[None])[0]), abs=1e-12)
-    assert set(found) <= {tuple(one) for one in counts}
-    for chance, one in zip(chances, counts, strict=True):
-        assert abs(found.get(tuple(one), 0) / picked - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / picked) + 1e-9
+    assert set(times) <= {tuple(tuple_counts) for tuple_counts in counts}
+    for chance, tuple_counts in zip(chances, counts, strict=True):
+        assert (
+            abs(times.get(tuple(tuple_counts), 0) / picked - chance)
+            <= 6.2 * sqrt(chance * (1.0 - chance) / picked) + 1e-9
+        )
 
 
 def test_tuples_are_given_up_as_the_cap_says() -> None:
@@ -144,8 +147,8 @@ def test_density_is_there_but_for_a_small_part_of_the_profile(pair: RenewalMixtu
     own_squares = few @ np.square(whole).sum(axis=0)
     picked = rng.choice(chances.size, size=drawn, p=chances * np.exp(common) / (chances @ np.exp(common)))
     values = np.empty(drawn)
-    for place, one in enumerate(picked):  # outputs with the density X'_A^a Q over its mass
-        y = whole @ counts[one] + rng.standard_normal(own.steps)
+    for place, index in enumerate(picked):  # outputs with the density X'_A^a Q over its mass
+        y = whole @ counts[index] + rng.standard_normal(own.steps)
         largest = float(chances_of(own, few) @ np.exp(few @ (whole.T @ y) - 0.5 * own_squares))
         density = float(weights @ np.exp(counts @ (whole.T @ y) - 0.5 * squares))
         short = density < (1.0 - MISSING) * largest**order / exp(cap)
@@ -167,12 +170,14 @@ def test_the_upper_bound_stays_above_the_truth(pair: RenewalMixture, order: int,
     ratios = np.exp(y @ means.T - 0.5 * np.square(means).sum(axis=1)) @ chances
     truth = np.maximum(1.0 - exp(epsilon) / ratios, 0.0)
     least = truth.mean() - 6.2 * truth.std() / sqrt(truth.size)
-    assert interval(of(pair, order, min(CAPS, key=lambda one: abs(one - cap))), epsilon, 20000, 6)[1] >= least
+    assert (
+        interval(of(pair, order, min(CAPS, key=lambda candidate: abs(candidate - cap))), epsilon, 20000, 6)[1] >= least
+    )
 
 
 def test_what_is_sampled_is_close_to_the_truth_where_little_is_missed() -> None:
     pair, epsilon = pair_of(100, 4, 0.05, 60.0), 0.2
-    proposals = {one.name: one for one in FAMILY.propose(pair, Direction.REMOVE, epsilon)}
+    proposals = {proposal.name: proposal for proposal in FAMILY.propose(pair, Direction.REMOVE, epsilon)}
     assert {"far_below", "far_tuples"} <= set(proposals)
     low = interval(proposals["far_below"], epsilon, 100_000, 3)
     high = interval(proposals["far_tuples"], epsilon, 100_000, 4)
@@ -182,31 +187,35 @@ def test_what_is_sampled_is_close_to_the_truth_where_little_is_missed() -> None:
 
 def test_it_is_built_again_from_its_parameters_and_nothing_else_is() -> None:
     pair = pair_of(100, 4, 0.05, 60.0)
-    one = next(one for one in FAMILY.propose(pair, Direction.REMOVE, 0.2) if one.name == "far_tuples")
-    again = FAMILY.build(pair, one.direction, one.name, one.parameters)
-    for copy in (again, pickle.loads(pickle.dumps(one))):
-        assert_same(one, copy)
+    proposal = next(
+        candidate for candidate in FAMILY.propose(pair, Direction.REMOVE, 0.2) if candidate.name == "far_tuples"
+    )
+    again = FAMILY.build(pair, proposal.direction, proposal.name, proposal.parameters)
+    for copy in (again, pickle.loads(pickle.dumps(proposal))):
+        assert_same(proposal, copy)
     for change in ({"order": 7.0}, {"cap": 0.03}, {"cap": 0.0}, {"cap": 65.0}, {"rate": 0.123}, {"limit": 99.0}):
         with pytest.raises(InvalidInputError):
-            FAMILY.build(pair, one.direction, one.name, {**one.parameters, **change})
+            FAMILY.build(pair, proposal.direction, proposal.name, {**proposal.parameters, **change})
 
 
 def test_samples_that_stand_for_the_rest_have_its_weight() -> None:
     pair = pair_of(24, 3, 0.1, 12.0)
-    one = of(pair, 6, CAPS[90])
+    proposal = of(pair, 6, CAPS[90])
     log_weights, losses = np.empty(40000), np.empty(40000)
-    one.draw(np.random.default_rng(10), log_weights, losses)
+    proposal.draw(np.random.default_rng(10), log_weights, losses)
     values = -np.exp(log_weights) * np.expm1(np.minimum(40.0 - losses, 0.0))  # no other sample has such a loss
-    charged = chance_of_others(columns(pair), Limits(one.block, one.limit)) + exp(log_missed(columns(pair), 6, one.cap))
+    charged = chance_of_others(columns(pair), Limits(proposal.block, proposal.limit)) + exp(
+        log_missed(columns(pair), 6, proposal.cap)
+    )
     assert abs(values.mean() - charged) <= 6.2 * values.std() / sqrt(values.size)
-    assert values.max() <= one.weight_bound(40.0)
+    assert values.max() <= proposal.weight_bound(40.0)
 
 
 def test_the_cap_is_the_smallest_on_its_grid() -> None:
     own = columns(pair_of(60, 4, 0.05, 30.0))
-    found = tuples.best_tuples(own, 0.2)
-    assert found is not None
-    order, cap, _ = found
+    best = tuples.best_tuples(own, 0.2)
+    assert best is not None
+    order, cap, _ = best
 
     def part(cap: float) -> float:
         return log_missed(own, order, cap) - log_largest(order, tuples.log_norm(cap), 0.2)
@@ -218,12 +227,12 @@ def test_a_certificate_that_rests_on_tuples_can_be_verified() -> None:
     sampler = hs.BMinSep(min_sep=4, sampling_prob=0.04, steps=60)
     run = hs.Mechanism(strategy=hs.SquareRoot(), sampler=sampler, noise_multiplier=60.0)
     options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=0.3)
-    found = hs.certify(run, delta=1e-4, method="monte_carlo", monte_carlo=options)
-    assert found.monte_carlo is not None
-    assert "far_tuples" in {one.run.proposal for one in found.monte_carlo.runs}
-    assert found.bounds.lower is not None
-    assert found.bounds.lower <= found.bounds.upper
-    hs.verify(found)
+    certificate = hs.certify(run, delta=1e-4, method="monte_carlo", monte_carlo=options)
+    assert certificate.monte_carlo is not None
+    assert "far_tuples" in {claimed.run.proposal for claimed in certificate.monte_carlo.runs}
+    assert certificate.bounds.lower is not None
+    assert certificate.bounds.lower <= certificate.bounds.upper
+    hs.verify(certificate)
 
 
 def test_strong_columns_have_no_moment() -> None:

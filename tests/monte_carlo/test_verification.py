@@ -48,9 +48,9 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Certificate, Path]
     path = tmp_path_factory.mktemp("evidence") / "evidence.db"
     with EvidenceStore.open(path) as store:
         options = MonteCarlo(seed=3, ratio=0.05, failure_probability=1e-6, ledger=store)
-        found = certify(MECHANISM, epsilon=1.0, monte_carlo=options)
-    assert found.method.upper == found.method.lower == "monte_carlo"
-    return found, path
+        certificate = certify(MECHANISM, epsilon=1.0, monte_carlo=options)
+    assert certificate.method.upper == certificate.method.lower == "monte_carlo"
+    return certificate, path
 
 
 def claim_of(certificate: Certificate) -> MonteCarloClaim:
@@ -109,12 +109,12 @@ def test_one_possible_chunk_of_a_few_is_found_when_forged(stored: tuple[Certific
     certificate, path = stored
     (first, *_), forged = claim_of(certificate).runs, tmp_path / "forged.db"
     with EvidenceStore.open(path, read_only=True) as source, EvidenceStore.open(forged) as store:
-        for one in claim_of(certificate).runs:
-            for chunk in source.chunks(one.run):
-                if one is first and chunk.stream == 0:
+        for claimed in claim_of(certificate).runs:
+            for chunk in source.chunks(claimed.run):
+                if claimed is first and chunk.stream == 0:
                     chunk.sums[:] = 0.0
                     chunk.logs[:] = 0.0
-                store.add(one.run, chunk)
+                store.add(claimed.run, chunk)
         for _ in range(5):
             with pytest.raises(VerificationError, match=r"stored chunk 0 .* not what its seed gives"):
                 verify(certificate, evidence=store)
@@ -125,12 +125,12 @@ def test_evidence_that_its_seed_does_not_give_is_refused(stored: tuple[Certifica
     certificate, path = stored
     (first, *_), forged = claim_of(certificate).runs, tmp_path / "forged.db"
     with EvidenceStore.open(path, read_only=True) as source, EvidenceStore.open(forged) as store:
-        for one in claim_of(certificate).runs:
-            for chunk in source.chunks(one.run):
-                if one is first:
+        for claimed in claim_of(certificate).runs:
+            for chunk in source.chunks(claimed.run):
+                if claimed is first:
                     chunk.sums[:] *= 0.5
                     chunk.logs[:] *= 0.5
-                store.add(one.run, chunk)
+                store.add(claimed.run, chunk)
         with pytest.raises(VerificationError, match="not what its seed gives"):
             verify(certificate, evidence=store)
 
@@ -224,8 +224,8 @@ def test_fewer_chunks_give_what_they_give(stored: tuple[Certificate, Path]) -> N
 def test_runs_of_the_other_direction_do_not_stand_in(stored: tuple[Certificate, Path]) -> None:
     certificate, _ = stored
     runs = claim_of(certificate).runs
-    remove = tuple(one for one in runs if one.run.direction is Direction.REMOVE)
-    other = tuple(one for one in runs if one.run.direction is Direction.ADD)
+    remove = tuple(claimed for claimed in runs if claimed.run.direction is Direction.REMOVE)
+    other = tuple(claimed for claimed in runs if claimed.run.direction is Direction.ADD)
     assert remove
     with pytest.raises(VerificationError):
         verify(with_claim(certificate, runs=other))
@@ -245,11 +245,11 @@ def test_a_claim_is_derived_again_with_the_costly_bound_only_where_that_spared_a
     monkeypatch.setattr(monte_carlo, "known_upper", lambda member, settings: {})
     settings = Settings(question=question, monte_carlo=MonteCarlo(seed=1, failure_probability=1e-6), work=2.0)
     issued = monte_carlo.ACCOUNTANT.bounds(pair, [Side.UPPER], settings)[Side.UPPER]
-    directions = {one.run.direction for one in issued.claim.runs}
+    directions = {claimed.run.direction for claimed in issued.claim.runs}
     assert directions == ({Direction.REMOVE} if spared else set(Direction))
     again, derived = monte_carlo.as_claimed(pair, settings, issued.claim, None, in_this_process)
-    found = again.bounds(pair, [Side.UPPER], derived)[Side.UPPER]
+    bound = again.bounds(pair, [Side.UPPER], derived)[Side.UPPER]
     for direction in Direction:
         for epsilon in (1.0, 1.5, 2.0):
-            assert found.profiles[direction](epsilon) == issued.profiles[direction](epsilon)
+            assert bound.profiles[direction](epsilon) == issued.profiles[direction](epsilon)
     assert 0.0 < issued.profiles[Direction.ADD](2.0) < 1e-4

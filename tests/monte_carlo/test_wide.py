@@ -66,8 +66,8 @@ def test_the_ratio_lies_between_its_bounds(pair: RenewalMixture, block: int, lim
         largest, logs = drawn_histories(own, z, Limits(block, limit), rng, 2000)
         assert largest == pytest.approx(log(float(np.exp(few @ z) @ chances_of(own, few))), abs=1e-12)
         assert logs.max() <= 1e-12
-        found = np.exp(logs + largest)
-        assert abs(found.mean() - exact) <= 6.2 * found.std() / sqrt(found.size) + 1e-9  # 6.2 sigma: about 1e-9
+        ratios = np.exp(logs + largest)
+        assert abs(ratios.mean() - exact) <= 6.2 * ratios.std() / sqrt(ratios.size) + 1e-9  # 6.2 sigma: about 1e-9
 
 
 LAWS = [coins(0.3), coins(0.2, 2), waits(0.3, 2, True), waits(0.3, 3, False), waits(0.4, 6, True), one_in(2), one_in(4)]
@@ -83,13 +83,13 @@ def test_histories_are_drawn_with_their_chances(law: Visits) -> None:
     expected, square = moments(own.couplings, law.edges)
     np.testing.assert_allclose(expected, chances @ chosen, rtol=1e-12)
     assert square == pytest.approx(float(chances @ np.square(chosen @ whole_of(own).T).sum(axis=1)), rel=1e-12)
-    found = dict.fromkeys(map(tuple, chosen), 0)
+    picked = dict.fromkeys(map(tuple, chosen), 0)
     for _ in range(drawn):
         counts = np.zeros(4)
         draw_visits(rng, law.edges, counts)
-        found[tuple(counts)] += 1
-    for one, chance in zip(chosen, chances, strict=True):
-        assert abs(found[tuple(one)] / drawn - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / drawn) + 1e-9
+        picked[tuple(counts)] += 1
+    for history, chance in zip(chosen, chances, strict=True):
+        assert abs(picked[tuple(history)] / drawn - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / drawn) + 1e-9
 
 
 def test_the_mean_field_is_the_ratio_where_columns_do_not_overlap() -> None:
@@ -179,27 +179,27 @@ def test_the_first_proposal_is_found_without_a_chain(direction: Direction, monke
     pair = pair_of(60, 4, 0.02, 4.0)
     first = FAMILY.propose(pair, direction, 1.0)[0]
     monkeypatch.delattr(family, "best_chain")
-    found = FAMILY.first(pair, direction, 1.0)
-    assert (found.name, found.direction, found.parameters) == (first.name, first.direction, first.parameters)
+    proposal = FAMILY.first(pair, direction, 1.0)
+    assert (proposal.name, proposal.direction, proposal.parameters) == (first.name, first.direction, first.parameters)
 
 
 def test_what_the_family_proposes_is_built_again_from_its_parameters() -> None:
     pair = pair_of(60, 4, 0.02, 4.0)
-    found = [*FAMILY.propose(pair, Direction.REMOVE, 1.0), *FAMILY.propose(pair, Direction.ADD, 1.0)]
+    proposals = [*FAMILY.propose(pair, Direction.REMOVE, 1.0), *FAMILY.propose(pair, Direction.ADD, 1.0)]
     names = ["far_below", "far_counted", "naive", "far_add", "naive"]
-    assert [one.name for one in found] == names
-    assert [one.sides for one in found[:2]] == [(Side.LOWER,), (Side.UPPER,)]
-    for one in found:
-        again = FAMILY.build(pair, one.direction, one.name, one.parameters)
-        for copy in (again, pickle.loads(pickle.dumps(one))):
+    assert [proposal.name for proposal in proposals] == names
+    assert [proposal.sides for proposal in proposals[:2]] == [(Side.LOWER,), (Side.UPPER,)]
+    for proposal in proposals:
+        again = FAMILY.build(pair, proposal.direction, proposal.name, proposal.parameters)
+        for copy in (again, pickle.loads(pickle.dumps(proposal))):
             drawn = []
-            for each in (one, copy):
+            for each in (proposal, copy):
                 log_weights, losses = np.empty(16), np.empty(16)
                 each.draw(np.random.default_rng(8), log_weights, losses)
                 drawn.append(np.concatenate([log_weights, losses]))
             np.testing.assert_array_equal(*drawn)
             assert 0.0 < copy.loss_error < 1e-4
-            assert copy.weight_bound(1.0) == one.weight_bound(1.0)
+            assert copy.weight_bound(1.0) == proposal.weight_bound(1.0)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_columns_are_freed() -> None:
         alive.append(weakref.ref(own))
         del own, pair
     gc.collect()
-    assert sum(one() is not None for one in alive) <= 4
+    assert sum(reference() is not None for reference in alive) <= 4
 
 
 def test_who_is_covered() -> None:
@@ -300,9 +300,9 @@ def test_a_certificate_has_both_sides_and_can_be_verified(strategy: object, abov
         strategy=strategy, sampler=hs.BMinSep(min_sep=4, sampling_prob=0.02, steps=60), noise_multiplier=4.0
     )
     options = hs.MonteCarlo(seed=1, failure_probability=1e-6, ratio=0.5)
-    found = hs.certify(run, delta=1e-3, method="monte_carlo", budget=60.0, monte_carlo=options)
-    assert found.method.upper == "monte_carlo"
-    assert found.bounds.lower is not None
-    assert found.bounds.upper <= 1.15 * found.bounds.lower
-    assert {one.run.proposal for one in found.monte_carlo.runs} >= {f"far_{above}", "far_below"}
-    hs.verify(found, evidence=options.ledger)
+    certificate = hs.certify(run, delta=1e-3, method="monte_carlo", budget=60.0, monte_carlo=options)
+    assert certificate.method.upper == "monte_carlo"
+    assert certificate.bounds.lower is not None
+    assert certificate.bounds.upper <= 1.15 * certificate.bounds.lower
+    assert {claimed.run.proposal for claimed in certificate.monte_carlo.runs} >= {f"far_{above}", "far_below"}
+    hs.verify(certificate, evidence=options.ledger)

@@ -137,9 +137,9 @@ def test_the_chain_draws_counts_with_its_chances(most: int, monkeypatch: pytest.
     for _ in range(drawn):
         draw_counts(rng, chain.tables, 0, 3, 0, 0, counts)
         picked[tuple(int(count) for count in counts)] += 1
-    for one, weight in wanted.items():
+    for key, weight in wanted.items():
         chance = weight / float(np.prod(norms))
-        assert abs(picked[one] / drawn - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / drawn) + 1e-9
+        assert abs(picked[key] / drawn - chance) <= 6.2 * sqrt(chance * (1.0 - chance) / drawn) + 1e-9
 
 
 @pytest.mark.parametrize("most", [1, 2])
@@ -157,9 +157,9 @@ def test_kept_counts_have_the_chances_of_tuples(
     weights = chances_of(own, chosen)
     chosen, weights = chosen[weights > 0.0], weights[weights > 0.0]
     wanted: dict[tuple[float, ...], float] = {}
-    for one, other in product(range(len(chosen)), repeat=2):
-        counts = tuple(chosen[one] + chosen[other])
-        wanted[counts] = wanted.get(counts, 0.0) + float(weights[one] * weights[other])
+    for first, other in product(range(len(chosen)), repeat=2):
+        counts = tuple(chosen[first] + chosen[other])
+        wanted[counts] = wanted.get(counts, 0.0) + float(weights[first] * weights[other])
     for counts in product(range(3), repeat=own.steps):
         state, relaxed = 0, total
         for u, count in enumerate(counts):
@@ -189,9 +189,9 @@ def test_counts_are_given_up_as_often_as_the_chain_weighs_too_much(pair: Renewal
     few, chances = few[chances > 0.0], chances[chances > 0.0]
     gram = whole_of(own).T @ whole_of(own)
     mass = 0.0
-    for one, other in product(range(len(few)), repeat=2):
-        both = few[one] + few[other]
-        mass += chances[one] * chances[other] * exp(0.5 * float(both @ gram @ both - np.diag(gram) @ both))
+    for first, other in product(range(len(few)), repeat=2):
+        both = few[first] + few[other]
+        mass += chances[first] * chances[other] * exp(0.5 * float(both @ gram @ both - np.diag(gram) @ both))
     kept = mass / exp(chain_of(own, order, above.decay, limits).log_norm)
     assert kept > 0.05
     log_weights, losses = np.empty(40000), np.empty(40000)
