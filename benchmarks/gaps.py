@@ -200,12 +200,12 @@ def start_of(known: dict[tuple[str, str, float, str], Answer], cell: tuple[str, 
     It moves as that of independent noise does, and by the usual slope where that is not known.
     """
     noise_multipliers = {
-        epsilon: answer.noise_multiplier for epsilon in EPSILONS if (answer := _found(known, *cell[:2], epsilon))
+        epsilon: answer.noise_multiplier for epsilon in EPSILONS if (answer := _calibrated(known, *cell[:2], epsilon))
     }
     if not noise_multipliers:
         return None
     nearest = min(noise_multipliers, key=lambda epsilon: abs(log(epsilon / cell[2])))
-    ends = [_found(known, cell[0], "I", epsilon) for epsilon in (cell[2], nearest)]
+    ends = [_calibrated(known, cell[0], "I", epsilon) for epsilon in (cell[2], nearest)]
     if ends[0] and ends[1]:
         moved = ends[0].noise_multiplier / ends[1].noise_multiplier
     else:
@@ -213,7 +213,7 @@ def start_of(known: dict[tuple[str, str, float, str], Answer], cell: tuple[str, 
     return float(f"{noise_multipliers[nearest] * moved:.4g}")
 
 
-def _found(
+def _calibrated(
     known: dict[tuple[str, str, float, str], Answer], sampler: str, strategy: str, epsilon: float
 ) -> Answer | None:
     answer = known.get((sampler, strategy, epsilon, "deterministic"))

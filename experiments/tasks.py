@@ -95,16 +95,16 @@ TASKS: dict[str, Callable[[Path, hs.Plan], Task]] = {
 }
 
 
-_FOUND: dict[tuple[Any, ...], Task] = {}
+_MADE: dict[tuple[Any, ...], Task] = {}
 """Tasks that were made already, by what they depend on."""
 
 
 def task_of(name: str, cache: Path, plan: hs.Plan) -> Task:
     """The data of a plan; ends the program for a plan about another number of examples."""
     about = (name, cache, plan.data.num_examples, *sharing(plan))
-    if about not in _FOUND:
-        _FOUND[about] = TASKS[name](cache, plan)
-    task = _FOUND[about]
+    if about not in _MADE:
+        _MADE[about] = TASKS[name](cache, plan)
+    task = _MADE[about]
     if len(task.y) != plan.data.num_examples:
         sys.exit(f"The plan says num_examples = {plan.data.num_examples}, and the task {name!r} has {len(task.y)}.")
     return task

@@ -31,9 +31,9 @@ def randomisers_figure(output: Output, points: int = 17) -> None:
     """epsilon against t for randomised response and Laplace noise, by every bound of the paper and the direct one."""
     delta, resolution = 1e-6, hs.Resolution(48, 1e-6)
     places = sorted({round(place) for place in np.geomspace(10, 10**5, points)})
-    ones = (RandomisedResponse(3.0), Laplace(1.0))
+    randomisers = (RandomisedResponse(3.0), Laplace(1.0))
     figure = new_figure(figsize=(10.0, 4.8))
-    for place, (randomiser, key) in enumerate(zip(ones, ("response", "laplace"), strict=True), start=1):
+    for place, (randomiser, key) in enumerate(zip(randomisers, ("response", "laplace"), strict=True), start=1):
         values: dict[str, list[float]] = {name: [] for name in METHODS}
         for steps in places:
             for name, method in METHODS.items():
