@@ -14,7 +14,7 @@ from hockeystick.laws.gaussian import gaussian_delta as closed_form
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law, point_mass_at_one
 from hockeystick.laws.operations import average, power, thin
-from hockeystick.laws.profile import MAX_EPSILON, law_delta, smallest_epsilon
+from hockeystick.laws.profile import MAX_EPSILON, law_delta, product_delta, smallest_epsilon
 from hockeystick.types import Direction, Side
 
 MEDIUM = Resolution(nodes_per_unit=32)
@@ -203,3 +203,60 @@ def test_what_is_no_number_proves_nothing(side: Side, field: str) -> None:
         assert law_delta(broken, 0.0, direction) == (1.0 if side is Side.UPPER else 0.0)
     if side is Side.UPPER:
         assert smallest_epsilon(partial(law_delta, broken, direction=Direction.REMOVE), 1e-5, side) == float("inf")
+
+
+# --- Two laws without a law of both --------------------------------------------------------------------------------
+
+
+def pairs_exactly(first: Law, second: Law, epsilon: float, direction: Direction) -> float:
+    """The profile of the product of two laws, pair by pair in 50 digits, their errors left out."""
+    with mp.workdps(50):
+        c, total = mp.exp(mp.mpf(epsilon)), mp.mpf(0)
+        for x, p in zip(first.support.tolist(), first.mass.tolist(), strict=True):
+            for y, q in zip(second.support.tolist(), second.mass.tolist(), strict=True):
+                product = mp.mpf(x) * y
+                value = product - c if direction is Direction.REMOVE else 1 - c * product
+                total += max(value, mp.mpf(0)) * p * q
+        means = [
+            mp.fdot(zip(one.support.tolist(), one.mass.tolist(), strict=True)) + one.p_inf for one in (first, second)
+        ]
+        if direction is Direction.REMOVE:
+            total += means[0] * means[1] - (means[0] - first.p_inf) * (means[1] - second.p_inf)
+        return float(total)
+
+
+FIRST = hand_built((0.0, 0.4, 0.9, 1.5, 6.0), (0.08, 0.3, 0.3, 0.3, 0.02), 0.04, Side.UPPER)
+SECOND = hand_built((0.5, 1.0, 1.25, 40.0), (0.189, 0.5105, 0.3, 0.0005), 0.0, Side.UPPER)
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize("laws", [(FIRST, SECOND), (SECOND, FIRST), (FIRST, FIRST), (SECOND, SECOND)])
+def test_a_product_of_two_laws_counts_every_pair(laws: tuple[Law, Law], direction: Direction) -> None:
+    """From above, to the rounding that is charged; also at the products of nodes, where a pair enters or leaves."""
+    places = np.unique(np.multiply.outer(laws[0].support, laws[1].support))
+    logs = np.log(places[places > 0.0])
+    signed = logs if direction is Direction.REMOVE else -logs
+    for epsilon in (*EPSILONS, 5.5, *signed[signed > 0.0]):
+        exact, found = pairs_exactly(*laws, float(epsilon), direction), product_delta(*laws, float(epsilon), direction)
+        assert found >= exact
+        escaped = laws[0].p_inf * laws[1].p_inf if direction is Direction.REMOVE else 0.0
+        assert found <= exact + escaped + 1e-13
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_a_product_of_two_laws_is_between_the_truth_and_the_law_of_both(direction: Direction) -> None:
+    """Steps of Gaussians: the truth is that of sqrt(5) times the shift."""
+    step = gaussian_law(2.0, 1.0, Side.UPPER, MEDIUM)
+    first, both = power(step, 4, MEDIUM), power(step, 5, MEDIUM)
+    for epsilon in EPSILONS:
+        found = product_delta(first, step, epsilon, direction)
+        assert gaussian_delta(np.sqrt(1.25), epsilon) <= found <= law_delta(both, epsilon, direction) * (1.0 + 1e-9)
+
+
+def test_a_product_of_two_laws_charges_the_errors_of_both() -> None:
+    for direction in Direction:
+        plain = product_delta(FIRST, SECOND, 0.3, direction)
+        for place in ("mass_error", "place_error"):
+            for worse in ((replace(FIRST, **{place: 1e-3}), SECOND), (FIRST, replace(SECOND, **{place: 1e-3}))):
+                assert product_delta(*worse, 0.3, direction) >= plain * (1.0 + 9e-4)
+        assert product_delta(replace(FIRST, mass_error=1.0), SECOND, 0.3, direction) == 1.0

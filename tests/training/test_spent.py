@@ -98,7 +98,7 @@ def test_where_no_first_steps_are_a_mechanism_the_plan_s_epsilon_is_named():
 
 
 def test_later_epsilons_are_quick():
-    """The median of 60 steps; each is one convolution at most, and one of 8 on the way is none."""
+    """The median of 60 steps, most of which take no convolution."""
     taken = Taken(hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.05, steps=10**9), noise_multiplier=1.0))
     spending, seconds = Spending(taken.run, 1e-5, has_end=False), []
     for at in range(200, 260):

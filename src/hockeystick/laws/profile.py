@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from math import isnan, log
+from math import exp, isnan, log
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from hockeystick.bracketing import close_bracket
-from hockeystick.laws.law import UNIT_ROUNDOFF, Law
+from hockeystick.laws.law import ORDINARY, UNDERFLOW, UNIT_ROUNDOFF, Array, Law
 from hockeystick.spec import LARGEST_EPSILON
 from hockeystick.types import Direction, Side
 
@@ -67,6 +67,53 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
         return 0.0
     factor = 1.0 / (1.0 - slack) if upper else 1.0 - slack
     return min(max(value * factor, 0.0), 1.0)
+
+
+def product_delta(first: Law, second: Law, epsilon: float, direction: Direction) -> float:
+    """delta(epsilon) of two independent mechanisms, from an upper law of each, without a law of both.
+
+    At most what the law that :func:`~hockeystick.laws.operations.compose` makes of them says, but for rounding: all
+    pairs of nodes count as they are. At each node of the first law stands a call, or put, of the second, which is
+    linear between its nodes; only non-negative terms are added, so it is relatively accurate far in the tail. O(nodes).
+
+    Args:
+        first, second: upper laws in ordinary units.
+    """
+    assert first.side is second.side is Side.UPPER
+    assert first.units == second.units == ORDINARY
+    size = first.size + 2 * second.size
+    place_error = (first.place_error + second.place_error) * (1.0 + first.place_error) + 16 * UNIT_ROUNDOFF
+    mass_error = (first.mass_error + second.mass_error) * (1.0 + first.mass_error) + (size + 64) * UNIT_ROUNDOFF
+    slack = mass_error + place_error
+    if not (slack < 1.0 and first.is_finite and second.is_finite):
+        return 1.0
+    threshold = exp(min(epsilon, MAX_EPSILON)) * (1.0 - place_error)
+    with np.errstate(divide="ignore", over="ignore"):
+        places = 1.0 / (threshold * first.support) if direction is Direction.ADD else threshold / first.support
+    if direction is Direction.REMOVE:
+        value = float((first.mass * first.support) @ _calls(second, places)) + first.p_inf + second.p_inf
+    else:
+        seen = first.support > 0.0
+        puts = (threshold * first.support[seen]) * _puts(second, places[seen])
+        value = float(first.mass[seen] @ puts) + float(first.mass[~seen].sum() * second.mass.sum())
+    return min((value + UNDERFLOW) / (1.0 - slack) ** 2, 1.0)
+
+
+def _calls(law: Law, places: Array) -> Array:
+    """``E (X - k)_+`` of the finite part of a law at places k."""
+    above = np.append(np.cumsum(law.mass[::-1])[::-1], 0.0)  # the mass of each node and those after it
+    at_nodes = np.append(np.cumsum((np.diff(law.support) * above[1:-1])[::-1])[::-1], [0.0, 0.0])
+    node = law.support.searchsorted(places, side="right")  # the first above the place
+    nodes = np.append(law.support, 0.0)
+    return np.asarray(at_nodes[node] + above[node] * np.where(node < law.size, nodes[node] - places, 0.0))
+
+
+def _puts(law: Law, places: Array) -> Array:
+    """``E (k - X)_+`` of a law at places k."""
+    below = np.cumsum(law.mass)
+    at_nodes = np.append(0.0, np.cumsum(np.diff(law.support) * below[:-1]))
+    node = law.support.searchsorted(places, side="right") - 1  # the last that is not above the place
+    return np.asarray(np.where(node >= 0, at_nodes[node] + below[node] * (places - law.support[node]), 0.0))
 
 
 def law_profiles(

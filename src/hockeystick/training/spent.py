@@ -2,16 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from hockeystick.accountants.registry import ACCOUNTANTS, accountant
-from hockeystick.bounds import Bound
+from hockeystick.bounds import Bound, Profile
 from hockeystick.certificate import Certificate
 from hockeystick.certification.schedule import EPSILON_NODES
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.law import Law
+from hockeystick.laws.law import ORDINARY, Law
 from hockeystick.laws.operations import compose
-from hockeystick.laws.profile import law_profiles
+from hockeystick.laws.profile import law_profiles, product_delta
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
@@ -20,12 +21,14 @@ from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import Settings
 from hockeystick.training.progress import certify_shown
 from hockeystick.training.run import Run
-from hockeystick.types import Side
+from hockeystick.types import Direction, Side
 
 REPEATED: dict[type[DominatingPair], str] = {IndependentSteps: "steps", AveragedSteps: "epochs"}
 """Pairs that are independent copies of a smaller one, and the field that counts them."""
 DIGITS = 8
 """Binary digits to which a number of copies is rounded up: to at most 0.8 percent more than there are."""
+LAW_DIGITS = 4
+"""Numbers with more binary digits have no law of their own: their first digits and their last ones have."""
 PARTS = 8
 QUICK = 1.0
 """Standard seconds: where the method of a plan's certificate takes no longer, its eighths are certified as well."""
@@ -54,8 +57,8 @@ class Spending:
     mechanism by themselves (their number is rounded up by at most 0.8 percent), of whole epochs where a sampler plans
     those, and of the whole plan elsewhere; a longer run of the same mechanism has the shorter one as its first steps.
 
-    The first answer takes as long as a certificate of the plan, where the run has an end. Later ones take one
-    convolution of laws at most for independent steps, and none elsewhere.
+    The first answer takes as long as a certificate of the plan, where the run has an end. Later ones rarely take a
+    convolution of laws, for independent steps, and none elsewhere.
 
     Args:
         run: which has the steps.
@@ -131,7 +134,8 @@ def _certified(mechanism: Mechanism, delta: float, whose: str) -> Certificate:
 class Powers:
     """Laws of many independent copies of one pair, from those of powers of two, kept for later numbers.
 
-    A number is built from the largest power of two in it downwards, so that the next number finds its first terms.
+    A number of few digits is built from the largest power of two in it downwards, so that the next number finds its
+    first terms. For others the profile is read off two of those laws, which takes no convolution.
     """
 
     def __init__(self, delta: float) -> None:
@@ -150,11 +154,20 @@ class Powers:
                 kind=ACCOUNTANTS["direct"].kind,
                 confidence=1.0,
                 reference=ACCOUNTANTS["direct"].reference,
-                profiles=law_profiles(self._law(unit, copies)),
+                profiles=self._profiles(unit, copies),
                 slack=slack,
             )
             self.near = self.epsilons[copies, slack] = bound.epsilon(self.delta, self.near)
         return self.epsilons[copies, slack]
+
+    def _profiles(self, unit: DominatingPair, copies: int) -> dict[Direction, Profile]:
+        rest = copies % (1 << max(copies.bit_length() - LAW_DIGITS, 0))
+        if not rest:
+            return law_profiles(self._law(unit, copies))
+        first, last = self._law(unit, copies - rest), self._law(unit, rest)
+        if not first.units == last.units == ORDINARY:
+            return law_profiles(compose(first, last, self.settings.resolution))
+        return {direction: partial(product_delta, first, last, direction=direction) for direction in Direction}
 
     def _law(self, unit: DominatingPair, copies: int) -> Law:
         if copies not in self.laws:
