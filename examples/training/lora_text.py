@@ -1,6 +1,6 @@
 """Fine-tune a small language model by low-rank adapters with Hugging Face's Trainer, and leave a certificate.
 
-    python examples/training/lora_text.py --out lora
+    python examples/training/lora_text.py --out lora [--bf16] [--gradient-checkpointing]
 
 Nothing is downloaded, as the text comes with Python. The reference of the language stands for public text, on which a
 model of 100,000 parameters learns letters and words. Docstrings of the standard library stand for private text, one
@@ -98,6 +98,8 @@ def main() -> None:
     """Learn from public text, then privately from docstrings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--public-steps", type=int, default=300, help="of training on public text")
+    parser.add_argument("--bf16", action="store_true", help="frozen weights in bfloat16, and layers under autocast")
+    parser.add_argument("--gradient-checkpointing", action="store_true", help="run layers again instead of keeping all")
     parser.add_argument("--out", type=Path, default=Path("lora"))
     given = parser.parse_args()
     given.out.mkdir(exist_ok=True)
@@ -112,11 +114,12 @@ def main() -> None:
     )
     public.train()
 
+    frozen = public.model.to(torch.bfloat16) if given.bf16 else public.model
     adapters = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
     mechanism = hs.calibrate(plan.mechanism(), epsilon=plan.target.epsilon, delta=plan.target.delta)
     trainer = hs.huggingface.Trainer(
         plan=mechanism,
-        model=get_peft_model(public.model, adapters),
+        model=get_peft_model(frozen, adapters),
         args=arguments(
             given.out,
             num_train_epochs=plan.data.epochs,
@@ -124,6 +127,8 @@ def main() -> None:
             gradient_accumulation_steps=2,
             learning_rate=3e-3,
             max_grad_norm=0.5,  # of each example
+            bf16=given.bf16,
+            activation_checkpointing=given.gradient_checkpointing,
         ),
         train_dataset=private,
         eval_dataset=test,

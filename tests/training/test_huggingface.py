@@ -257,7 +257,8 @@ def test_the_best_checkpoint_is_found_where_it_was_moved(trainer, tmp_path):
     assert made.engine.run.step == 12
 
 
-def test_the_example_leaves_what_it_promises(tmp_path, monkeypatch, capfd):
+@pytest.mark.parametrize("options", [[], ["--bf16", "--gradient-checkpointing"]], ids=["float32", "bf16"])
+def test_the_example_leaves_what_it_promises(options, tmp_path, monkeypatch, capfd):
     """With less text than it has by itself."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples" / "training")
     example = importlib.import_module("lora_text")
@@ -268,7 +269,8 @@ def test_the_example_leaves_what_it_promises(tmp_path, monkeypatch, capfd):
         text = text.replace(whole, less)
     plan.write_text(text)
     monkeypatch.setattr(example, "PLAN", plan)
-    monkeypatch.setattr(sys, "argv", ["lora_text.py", "--public-steps", "2", "--out", str(tmp_path / "lora")])
+    given = ["lora_text.py", "--public-steps", "2", "--out", str(tmp_path / "lora"), *options]
+    monkeypatch.setattr(sys, "argv", given)
     example.main()
     assert "verified" in "".join(capfd.readouterr())
     record = RunRecord.load(tmp_path / "lora" / "lora.run.json")
