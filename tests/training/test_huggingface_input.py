@@ -156,6 +156,31 @@ def test_parameters_that_would_not_be_protected_are_refused(trainer):
     )
 
 
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            peft.LoraConfig(r=2, target_modules=["q_proj"], use_dora=True),
+            "'.*lora_magnitude_vector.default' of type Dora",
+        ),
+        (peft.IA3Config(target_modules=["k_proj"], feedforward_modules=[]), "'.*ia3_l.default', would be updated"),
+        (peft.VeraConfig(r=2, target_modules=["q_proj"]), "vera_lambda_.*, would be updated without privacy"),
+    ],
+    ids=["dora", "ia3", "vera"],
+)
+def test_adapters_without_per_sample_gradients_are_refused(config, message, trainer):
+    refused(trainer(model=peft.get_peft_model(model_of(), config)), message, (InvalidInputError, UnsupportedError))
+
+
+def test_prefix_tuning_trains(trainer):
+    """The trial compares its gradients with those of single examples."""
+    config = peft.PrefixTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")
+    made = trainer(model=peft.get_peft_model(model_of(), config))
+    made.train()
+    assert made.engine.run.step == 12
+    assert "independence_tried" in made.record().checked
+
+
 class Stream(torch.utils.data.IterableDataset):
     """Examples without an end."""
 

@@ -107,9 +107,20 @@ class KeepsInputs:
         self.take(layer, wide, _widened(backprops, dtype) * examples)
 
     def samples_of(self, layer: Any, inputs: Sequence[torch.Tensor], backprops: torch.Tensor) -> None:
-        """Add per-sample gradients to those of the other uses of the parameters in this pass."""
+        """Add per-sample gradients to those of the other uses of the parameters in this pass.
+
+        Raises: UnsupportedError for a layer that takes more than its first input, such as that of DoRA.
+        """
         sampler = self.GRAD_SAMPLERS.get(type(layer), ft_compute_per_sample_gradient)
-        for parameter, samples in sampler(layer, inputs, backprops).items():
+        try:
+            gradients = sampler(layer, inputs, backprops)
+        except TypeError as error:
+            name = next(name for name, part in self._module.named_modules() if part is layer)
+            raise UnsupportedError(
+                f"The layer {name!r} of type {type(layer).__name__} needs more than one input, and has no per-sample "
+                "gradients; freeze it, or use adapters without it, such as LoRA without use_dora."
+            ) from error
+        for parameter, samples in gradients.items():
             create_or_accumulate_grad_sample(param=parameter, grad_sample=samples, max_batch_len=len(inputs[-1]))
 
     def _finish(self) -> None:
