@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import hockeystick as hs
-from hockeystick.errors import InvalidInputError, ViolationError
+from hockeystick.errors import InvalidInputError, UnsupportedError, ViolationError
 
 pytest.importorskip("opacus", reason="needs torch and opacus")
 
@@ -195,3 +195,31 @@ def test_integers_that_do_not_fit_are_left_out(add, device):
     assert (left >= 0).all()
     spent = [0.6**2 + 0.7**2, 1.0, 0.5**2 + 0.5**2 + 0.7**2]
     assert np.allclose(1.0 - left.cpu().numpy() / steps**2, spent, atol=1e-5)
+
+
+def test_a_second_pass_that_gives_no_numbers_adds_nothing(device):
+    """A NaN in 64 bits is the least whole number, whose square is 0 modulo 2^64."""
+    steps, total = 2**20, torch.zeros(2, dtype=torch.int64, device=device)
+    rows = torch.tensor([[torch.nan, 0.5], [torch.inf, 0.0], [-torch.inf, 0.0], [0.25, 0.5]], device=device)
+    scales = torch.full((4,), 2.0**20, dtype=torch.float64, device=device)
+    whole = torch.full((4,), steps * steps, dtype=torch.int64, device=device)
+    left = add_within(rows, total, scales, steps, whole)
+    assert total.tolist() == [2**18, 2**20]
+    assert left.tolist() == [steps**2 * 3 // 4, 0, 0, steps**2 * 11 // 16]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_parameter_of_two_layers_is_refused(exact, mesh):
+    """Its gradient may be longer than the root of the sum of the squares of its parts, which is all that is known."""
+    model = torch.nn.Sequential(torch.nn.Embedding(30, 16), torch.nn.Flatten(), torch.nn.Linear(16, 30, bias=False))
+    model[2].weight = model[0].weight
+    sharded = fully_shard(model, mesh=mesh)
+    with pytest.raises(UnsupportedError, match=r"'0.weight' is '2.weight' as well, .* untie them"):
+        hs.torch.PrivacyEngine(MECHANISM.model_copy(update={"exact": exact})).make_private(
+            module=sharded,
+            optimizer=torch.optim.SGD(sharded.parameters(), lr=0.1),
+            data_loader=DataLoader(TensorDataset(torch.zeros(EXAMPLES, 1, dtype=torch.int64))),
+            max_grad_norm=CLIP,
+            criterion=torch.nn.CrossEntropyLoss(),
+            grad_sample_mode="ghost_fsdp",
+        )

@@ -206,8 +206,8 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         criterion that divides by more than the number of examples, and another noise multiplier; UnsupportedError for
         adaptive clipping in other modes than hooks and ghost, in several processes or with an adaptive optimiser,
         expanded weights, a module of ``fully_shard`` without ``grad_sample_mode="ghost_fsdp"``, ghost clipping by
-        layers, secure noise in several processes, complex parameters, frozen layers that mix the examples of a batch,
-        adaptive optimisers where per-sample gradients are not what they need, and models that Opacus cannot handle.
+        layers, secure noise in several processes, complex parameters, frozen layers that mix examples, tied layers with
+        FSDP, adaptive optimisers where per-sample gradients are not what they need, and models that Opacus refuses.
         """
         if self._run is not None:
             raise InvalidInputError("This engine has a run already; a second make_private needs an engine of its own.")
@@ -234,7 +234,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         check_clip_norm(max_grad_norm, clipping, len(trained))
         if "criterion" in options:
             check_criterion(options["criterion"], options.get("loss_reduction", "mean"), grad_sample_mode)
-        check_modules(module)
+        check_modules(module, grad_sample_mode)
         check_clipping(optimizer, clipping, grad_sample_mode, distributed=_is_distributed(module))
         try:
             self.validate(module=module, optimizer=None, data_loader=None)

@@ -120,8 +120,8 @@ def _added(rows: Tensors, totals: Tensors, scales: torch.Tensor, steps: int, sig
         wide = max(1, PIECE // len(row))
         for start in range(0, row.shape[1], wide):
             product = row[:, start : start + wide].double() * scale
-            product = torch.where(scale == 0.0, 0.0, product)  # not finite, and 0 times infinity is no number
-            whole = product.clamp(-float(steps), float(steps)).trunc().long()
+            # What is no number counts as zero: 0 times infinity, and gradients that a second pass made worse.
+            whole = product.clamp(-float(steps), float(steps)).nan_to_num(0.0).trunc().long()
             total[start : start + wide] += sign * whole.sum(dim=0)
             squares = whole * whole
             exact += squares.sum(dim=1).to(exact.device)

@@ -61,9 +61,9 @@ def check_criterion(criterion: Any, loss_reduction: str, grad_sample_mode: str) 
         )
 
 
-def check_modules(module: torch.nn.Module) -> None:
+def check_modules(module: torch.nn.Module, grad_sample_mode: str) -> None:
     """Raise UnsupportedError where a frozen normalisation mixes examples, or learns from them; Opacus sees only trained
-    ones.
+    ones. And for a trained parameter of two layers, where norms are taken layer by layer.
 
     One in evaluation mode is fine, and raises as soon as it is used in training mode, as after ``model.train()``.
     """
@@ -71,6 +71,23 @@ def check_modules(module: torch.nn.Module) -> None:
         if isinstance(part, NormBase):
             check_normalisation(part, name)
             part.register_forward_pre_hook(lambda part, _, name=name: check_normalisation(part, name))
+    if grad_sample_mode == "ghost_fsdp":
+        _check_untied(module)
+
+
+def _check_untied(module: torch.nn.Module) -> None:
+    """Opacus refuses a layer that is used twice. Where two layers have one parameter, it adds the squares of the norms
+    of both parts of its gradient, which as a whole may be longer than that by a factor of the root of 2.
+    """
+    owners: dict[torch.Tensor, str] = {}
+    for layer, part in module.named_modules():
+        for name, parameter in part.named_parameters(recurse=False, remove_duplicate=False):
+            full = f"{layer}.{name}" if layer else name
+            if parameter.requires_grad and owners.setdefault(parameter, full) != full:
+                raise UnsupportedError(
+                    f"The parameter {owners[parameter]!r} is {full!r} as well, and grad_sample_mode='ghost_fsdp' takes "
+                    "norms layer by layer: untie them, or freeze them by requires_grad_(False)."
+                )
 
 
 def check_normalisation(part: Any, name: str) -> None:
