@@ -172,6 +172,25 @@ def test_one_step_of_a_replaced_example_is_known_exactly() -> None:
             assert exact <= upper.profiles[direction](at) <= exact * 1.001
 
 
+@pytest.mark.parametrize("sigma", [0.3, 0.7])
+def test_a_zeroed_example_tells_no_more_than_if_its_draws_were_known(sigma: float) -> None:
+    """``q`` times the profile of a Gaussian at distance 1, which others with gradient 0 attain at large ratios."""
+    pair = FixedSizeSteps(noise_multiplier=sigma, sampling_prob=0.01, steps=1)
+    upper = METHOD.bound(pair, Side.UPPER).profiles[Direction.REMOVE]
+    for epsilon in (0.5, 2.0, 5.0):
+        known = float(ndtr(0.5 / sigma - epsilon * sigma) - exp(epsilon) * ndtr(-0.5 / sigma - epsilon * sigma))
+        assert upper(epsilon) <= 0.01 * known * 1.01
+
+
+def test_an_example_in_the_place_of_its_opposite_is_covered_at_low_rates() -> None:
+    """A set of one out of ten, zeroed out: enumeration."""
+    for sigma in (0.5, 1.0):
+        pair = FixedSizeSteps(noise_multiplier=sigma, sampling_prob=0.1, steps=1)
+        upper = METHOD.bound(pair, Side.UPPER).profiles[Direction.REMOVE]
+        p, q = cells([1.0, 0.0], [-1.0] * 9, 1, sigma, 4000)
+        assert all(delta(p, q, epsilon) <= upper(epsilon) for epsilon in EPSILONS)
+
+
 def curvature_divergence(v: np.ndarray, e: np.ndarray, other: np.ndarray, rate: float, start: float) -> float:
     """``D_f`` for ``f(x) = (x - start)_+^2 / 2`` of a step with these gradients in the plane, on a grid."""
     line = np.linspace(-9.0, 9.0, 361)

@@ -50,7 +50,8 @@ def revealing_step(rate: float, distances: Mapping[Direction, Distances], resolu
     """The upper law of one step; ``distances`` are those of the run that comes first in the direction.
 
     With ``a' = 1 + q (a - 1)`` and ``b = a' / a``, the profile at ``a' >= 1`` is at most
-    ``q ((1 - b) G(other, a) + b G(own, a))``, G the hockey-stick divergence of two Gaussians at a distance.
+    ``q ((1 - b) G(other, a) + b G(own, a))``, and at most ``q G(own, a')``, G the hockey-stick divergence of two
+    Gaussians at a distance.
 
     Args:
         rate: q in (0, 1].
@@ -94,7 +95,8 @@ def _step_deltas(rate: float, distance: Distances, excess: Array) -> Array:
     own = gaussian_deltas(distance.own, epsilons, Side.UPPER)
     other = gaussian_deltas(distance.other, epsilons, Side.UPPER)
     share = (1.0 - rate) * above / (1.0 + above)  # 1 - b
-    deltas: Array = np.minimum(rate * (share * other + (1.0 - share) * own) * (1.0 + SAFE), 1.0)
+    drawn = gaussian_deltas(distance.own, np.log1p(excess) * (1.0 - SAFE), Side.UPPER)  # at a', not at a
+    deltas: Array = np.minimum(rate * np.minimum(share * other + (1.0 - share) * own, drawn) * (1.0 + SAFE), 1.0)
     return deltas
 
 
