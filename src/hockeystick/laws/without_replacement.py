@@ -33,6 +33,8 @@ CELL_ERROR = 1e-11
 """Far above the relative rounding of a difference of two normal tails a node apart."""
 ORDERS = range(3, 17)
 """Moments that bound what is beyond the last place."""
+PLACE_ROUNDING = 1e-15
+"""Above the relative rounding of an exponential, for each unit of its exponent and once more."""
 PLACES, LEAST_EPSILON = 1500, -2.0
 LARGEST_EPSILON = 600.0
 BEYOND = 1e-3
@@ -149,12 +151,16 @@ def averaged_profile(
     if end is None:
         return lambda epsilon: 1.0
     epsilons = np.linspace(LEAST_EPSILON, end, PLACES)
-    negative = epsilons[epsilons < 0.0]
     places = np.exp(epsilons)
+    negative, low = epsilons[epsilons < 0.0], places[epsilons < 0.0]
+    above = epsilons[negative.size :]
+    # A place is e^epsilon but for its rounding. As h falls by at most 1 per unit, below 1 that is charged as it is; above
+    # 1 h is read at an epsilon whose power is below the place.
+    above = np.maximum(above - PLACE_ROUNDING * (1.0 + above), 0.0)
     known = np.array(
         [
-            *(1.0 - places[: negative.size] + places[: negative.size] * deltas((-negative).tolist(), Direction.ADD)),
-            *deltas(epsilons[negative.size :].tolist(), Direction.REMOVE),
+            *(1.0 - low + low * deltas((-negative).tolist(), Direction.ADD) + PLACE_ROUNDING),
+            *deltas(above.tolist(), Direction.REMOVE),
         ]
     )
     # h is convex in a: chords through upper bounds lie above it.
