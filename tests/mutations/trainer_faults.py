@@ -3,6 +3,7 @@
 KEPT = "tests/training/test_kept_inputs.py"
 PRECISION = "tests/training/test_huggingface_precision.py"
 INDEPENDENCE = "tests/training/test_huggingface_independence.py"
+DERIVATIVES = "tests/training/test_huggingface_derivatives.py"
 
 FAULTS = [
     (
@@ -53,14 +54,56 @@ FAULTS = [
         "if not worst <= self.tolerance:",
         "if not worst <= 1e9:",
         "gradients that reach other examples pass",
-        f"{INDEPENDENCE}::test_a_gradient_that_mixes_behind_a_loss_that_does_not_is_refused",
+        f"{INDEPENDENCE}::test_a_gradient_that_counts_the_tokens_of_the_batch_behind_a_loss_that_does_not_is_refused",
     ),
     (
         "training/huggingface/independence.py",
         "if not change <= self.tolerance:",
         "if not change <= 1e9:",
         "losses that change beside another example pass where gradients are small",
-        f"{INDEPENDENCE}::test_losses_that_look_at_the_batch_are_refused",
+        f"{INDEPENDENCE}::test_losses_that_count_the_tokens_of_the_batch_are_refused",
+    ),
+    (
+        "training/huggingface/independence.py",
+        "if self.dependence is not None:",
+        "if False:",
+        "in-batch negatives on saturated logits, and smoothing over the batch of nearly uniform ones, pass",
+        f"{DERIVATIVES}::test_losses_that_look_at_the_batch_are_refused_at_any_scale",
+    ),
+    (
+        "training/huggingface/derivatives.py",
+        "if reach != 0:",
+        "if reach > 1e-6:",
+        "a trace of the batch in a layer passes",
+        f"{DERIVATIVES}::test_a_trace_of_the_batch_in_a_layer_is_seen_and_the_layer_is_named",
+    ),
+    (
+        "training/huggingface/derivatives.py",
+        "for at, loss in enumerate(together.losses)]",
+        "for at, loss in enumerate(together.losses[:1])]",
+        "of two examples, only the first must not depend on the other",
+        f"{DERIVATIVES}::test_losses_that_look_at_the_batch_are_refused_at_any_scale",
+    ),
+    (
+        "training/huggingface/derivatives.py",
+        "for small in (False, True):",
+        "for small in (False,):",
+        "a dependence whose derivative underflows in a saturated softmax passes",
+        f"{DERIVATIVES}::test_a_softmax_that_is_saturated_to_zero_is_seen_with_small_outputs",
+    ),
+    (
+        "training/huggingface/derivatives.py",
+        "if self.rows[place] == examples and more.get(place) == examples + 1",
+        "if self.rows[place] == examples",
+        "what is as large as the batch by chance is taken for its examples",
+        f"{DERIVATIVES}::test_position_biases_of_as_many_tokens_as_examples_are_not_taken_for_examples",
+    ),
+    (
+        "training/huggingface/derivatives.py",
+        "if _is_floating(entry) else entry for name",
+        "if False else entry for name",
+        "a dependence between inputs that are numbers passes",
+        f"{DERIVATIVES}::test_inputs_that_are_numbers_are_differentiated_by",
     ),
     (
         "training/huggingface/arguments.py",

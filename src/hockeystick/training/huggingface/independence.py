@@ -4,8 +4,9 @@ Clipping bounds what an example adds only if its gradient is its own. What makes
 loss divided by the tokens of the batch, in-batch negatives, a balancing loss over experts, layers that look at whole
 batches, caches), so none of them is looked for. Before the first step, the losses and the gradients of two examples are
 computed by torch's autograd, each alone, and then for both in one batch by what the training uses: the collator, the
-loss and the per-sample gradients of the engine. They have to agree. Dropout is left out, as its masks are drawn by the
-place in the batch.
+loss and the per-sample gradients of the engine. They have to agree to a tolerance, and in the batch of both no loss may
+have a derivative by the other example, however small (``derivatives.py``). Dropout is left out, as its masks are drawn
+by the place in the batch.
 
 Agreement on two examples, with the weights of the beginning, is no proof. See ``docs/theory/runs.md``.
 """
@@ -21,6 +22,7 @@ import torch
 from torch.nn import functional
 
 from hockeystick.errors import UnsupportedError
+from hockeystick.training.huggingface.derivatives import dependence
 from hockeystick.training.torch.guards import WIDE, parts_of
 from hockeystick.training.torch.norms import total_norm
 
@@ -38,6 +40,7 @@ Compute = Callable[[Any], torch.Tensor]
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 """Functions of ``torch.nn.functional`` that give their input as it is, for as long as the examples are tried."""
 ATTENTION = "scaled_dot_product_attention"
+RULE = "An example's loss and gradient must not depend on the examples beside it"
 
 
 @contextmanager
@@ -65,13 +68,15 @@ class Independence:
     """Two examples, and what they are alone.
 
     Args:
-        model: in training mode, without hooks for per-sample gradients yet.
+        trainer: has the ``model``, in training mode and without hooks for per-sample gradients yet, and the function
+            ``example_losses`` by which ``compute`` gets the losses of single examples.
         examples: two of the training data.
         compute: the loss of a list of examples, the mean of theirs.
     """
 
-    def __init__(self, model: torch.nn.Module, examples: Sequence[Any], compute: Compute) -> None:
-        self.model, self.examples, self.compute = model, examples, compute
+    def __init__(self, trainer: Any, examples: Sequence[Any], compute: Compute) -> None:
+        model: torch.nn.Module = trainer.model
+        self.trainer, self.model, self.examples, self.compute = trainer, model, examples, compute
         self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         narrow = any(p.is_floating_point() and p.dtype not in WIDE for p in model.parameters())
         coarse = narrow or torch.get_float32_matmul_precision() != "highest"
@@ -87,6 +92,7 @@ class Independence:
                     [torch.zeros_like(p) if p.grad is None else p.grad.detach() for p in self.trained.values()]
                 )
                 model.zero_grad()
+            self.dependence = dependence(model, examples, self._losses_of)
 
     def check(self, optimizer: Any) -> None:
         """Compare with both in one batch, by the hooks that ``make_private`` put on the model.
@@ -96,6 +102,8 @@ class Independence:
         Raises: UnsupportedError that says what mixes the examples; InvalidInputError as the optimizer does, for
         parameters without per-sample gradients.
         """
+        if self.dependence is not None:
+            raise UnsupportedError(f"{RULE}, but {self.dependence}.")
         with self._quietly():
             loss = self.compute(list(self.examples))
             together = float(loss.detach())
@@ -110,6 +118,19 @@ class Independence:
                 optimizer.discard()
         if not worst <= self.tolerance:
             raise self._mixed(f"a gradient changes by {worst:.2g} of its norm beside another example, most in {name!r}")
+
+    def _losses_of(self, examples: list[Any]) -> torch.Tensor | None:
+        """The losses of single examples in one batch; None where the Trainer makes one loss by other means."""
+        seen: list[torch.Tensor] = []
+        example_losses = self.trainer.example_losses
+
+        def see(*given: Any) -> Any:
+            seen.append(example_losses(*given))
+            return seen[-1]
+
+        with patch.object(self.trainer, "example_losses", see):
+            self.compute(examples)
+        return seen[0] if len(seen) == 1 and len(seen[0]) == len(examples) else None
 
     def _samples(self, optimizer: Any) -> tuple[float, str]:
         """The largest change of an example's gradient over its norm, and the parameter that changes most."""
@@ -152,7 +173,7 @@ class Independence:
     def _mixed(self, what: str) -> UnsupportedError:
         layer = self._first_that_mixes()
         return UnsupportedError(
-            f"An example's loss and gradient must not depend on the examples beside it, but {what}; "
+            f"{RULE}, but {what}; "
             f"{layer or 'what mixes them is the loss or the collator'}. Random numbers other than dropout's look alike."
         )
 

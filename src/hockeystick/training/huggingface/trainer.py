@@ -84,7 +84,8 @@ class Trainer(transformers.Trainer):
             which the model is not given; for models that predict tokens or classes there is one already. Its numbers
             must each depend on their own example alone.
         try_independence: whether two examples are tried before the first step: their losses and gradients have to be
-            the same alone and in one batch, without dropout. False for models with other random numbers.
+            the same alone and in one batch, without dropout, and no loss may have a derivative by the other example.
+            False for models with other random numbers.
         options: the other arguments of ``transformers.Trainer``.
 
     Attributes:
@@ -209,7 +210,7 @@ class Trainer(transformers.Trainer):
         plain = self._plain_loader()
         self._check_lengths()
         alone = (
-            Independence(self.model, two_of(plain.dataset), partial(self._loss_of, plain))
+            Independence(self, two_of(plain.dataset), partial(self._loss_of, plain))
             if self._tries_independence
             else None
         )
