@@ -23,6 +23,8 @@ LossesOf = Callable[[list[Any]], torch.Tensor | None]
 """From some examples, computed in one batch, to a loss for each; None where there is only one for all."""
 Place = tuple[str, int]
 """A layer, or an input of the model, by name, and which of its calls."""
+ByExample = tuple[torch.Tensor, int]
+"""A tensor, and which of its dimensions is that of the examples: not the first in models that turn batches around."""
 SMALL = 0.1
 """The largest entry of a layer's outputs in the second pass."""
 
@@ -42,7 +44,7 @@ class Pass:
         sources: by place, what enters the model: floating-point inputs, and the outputs of layers that are given
             whole numbers alone. They are leaves, so that derivatives exist also where embeddings are frozen.
         outputs: by place and in the order of calls, what layers without layers of their own give.
-        rows: by place, the first dimension of each of them.
+        shapes: by place, of each of them.
     """
 
     def __init__(self, model: torch.nn.Module, *, small: bool = False, layers: bool = False) -> None:
@@ -50,7 +52,7 @@ class Pass:
         self.losses: torch.Tensor | None = None
         self.sources: dict[Place, torch.Tensor] = {}
         self.outputs: dict[Place, torch.Tensor] = {}
-        self.rows: dict[Place, int] = {}
+        self.shapes: dict[Place, torch.Size] = {}
         self._over = False
         self._calls: Counter[str] = Counter()
 
@@ -70,14 +72,16 @@ class Pass:
         self.losses = losses_of(list(examples))
         self._over = True
 
-    def by_example(self, tensors: Mapping[Place, torch.Tensor], more: Mapping[Place, int]) -> dict[Place, torch.Tensor]:
-        """Those that have a row for each example, and one more in a batch with one example more."""
+    def by_example(self, tensors: Mapping[Place, torch.Tensor], longer: "Pass") -> dict[Place, ByExample]:
+        """Those that have one row for each example, and that have one more in a batch with one example more."""
         examples = 0 if self.losses is None else len(self.losses)
-        return {
-            place: tensor
-            for place, tensor in tensors.items()
-            if self.rows[place] == examples and more.get(place) == examples + 1
-        }
+        chosen: dict[Place, ByExample] = {}
+        for place, tensor in tensors.items():
+            shape, other = self.shapes[place], longer.shapes.get(place, ())
+            grown = [axis for axis in range(min(len(shape), len(other))) if shape[axis] != other[axis]]
+            if len(grown) == 1 and (shape[grown[0]], other[grown[0]]) == (examples, examples + 1):
+                chosen[place] = tensor, grown[0]
+        return chosen
 
     def _before_model(self, model: Any, inputs: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         del model
@@ -99,7 +103,7 @@ class Pass:
             if SMALL < largest < math.inf:
                 output = output * (SMALL / largest)
         if not self._over:
-            self.rows[place] = len(output)
+            self.shapes[place] = output.shape
             if self.layers:
                 self.outputs[place] = output.clone()  # as it is before any operation in place
         return output
@@ -107,7 +111,7 @@ class Pass:
     def _source(self, place: Place, entry: torch.Tensor) -> torch.Tensor:
         leaf = entry.detach().requires_grad_()
         if not self._over:
-            self.sources[place], self.rows[place] = leaf, len(leaf)
+            self.sources[place], self.shapes[place] = leaf, leaf.shape
         return leaf.clone()  # so that operations in place are allowed
 
 
@@ -124,13 +128,13 @@ def dependence(model: torch.nn.Module, examples: Sequence[Any], losses_of: Losse
             together.run(examples, losses_of)
             if together.losses is None:
                 return None
-            sources = list(together.by_example(together.sources, longer.rows).values())
+            sources = list(together.by_example(together.sources, longer).values())
             reaches = [_reach(loss, sources, at) for at, loss in enumerate(together.losses)]
         for at, reach in enumerate(reaches):
             if reach != 0:
                 with Pass(model, small=small, layers=True) as again:
                     again.run(examples, losses_of)
-                    layer = _first_that_mixes(again, longer.rows, at)
+                    layer = _first_that_mixes(again, longer, at)
                 return (
                     "the derivative of a loss by the embeddings or inputs of another example must be zero and is up to "
                     f"{reach:.2g}; {layer}"
@@ -138,20 +142,23 @@ def dependence(model: torch.nn.Module, examples: Sequence[Any], losses_of: Losse
     return None
 
 
-def _reach(result: torch.Tensor, sources: Sequence[torch.Tensor], at: int) -> float:
+def _reach(result: torch.Tensor, sources: Sequence[ByExample], at: int) -> float:
     """The largest derivative of a number by the sources of examples other than the one at the place; may be nan."""
     if not sources or not result.requires_grad:
         return 0.0
-    parts = torch.autograd.grad(result, sources, retain_graph=True, allow_unused=True)
-    others = [torch.cat([part[:at], part[at + 1 :]]).abs().max() for part in parts if part is not None and part.numel()]
-    return float(torch.stack([other.double() for other in others]).max()) if others else 0.0
+    leaves, axes = zip(*sources, strict=True)
+    parts = torch.autograd.grad(result, leaves, retain_graph=True, allow_unused=True)
+    rows = [part.movedim(axis, 0) for part, axis in zip(parts, axes, strict=True) if part is not None and part.numel()]
+    others = [torch.cat([row[:at], row[at + 1 :]]).abs().max().double() for row in rows]
+    return float(torch.stack(others).max()) if others else 0.0
 
 
-def _first_that_mixes(whole: Pass, more: Mapping[Place, int], at: int) -> str:
-    sources = list(whole.by_example(whole.sources, more).values())
-    for (name, _), output in whole.by_example(whole.outputs, more).items():
-        weights = torch.randn_like(output[at])  # a plain sum of normalised numbers has no derivative
-        if _reach((output[at] * weights).sum(), sources, at) != 0:
+def _first_that_mixes(whole: Pass, longer: Pass, at: int) -> str:
+    sources = list(whole.by_example(whole.sources, longer).values())
+    for (name, _), (output, axis) in whole.by_example(whole.outputs, longer).items():
+        own = output.select(axis, at)
+        weights = torch.randn_like(own)  # a plain sum of normalised numbers has no derivative
+        if _reach((own * weights).sum(), sources, at) != 0:
             kind = type(whole.model.get_submodule(name)).__name__
             return f"the first layer that mixes them is {name!r} of type {kind}"
     return "no layer mixes them, so the loss does"
