@@ -77,7 +77,10 @@ OFTEN = hs.CyclicPoisson(groups=8, sampling_prob=0.4, steps=32)
 PAIRED = hs.CyclicPoisson(groups=2, sampling_prob=0.1, steps=32)
 WARM = hs.BMinSep(min_sep=4, sampling_prob=0.1, steps=24)
 ROUNDS = hs.CyclicPoisson(groups=4, sampling_prob=0.2, steps=40)
+SIZED = hs.FixedSize(batch_size=10, num_examples=1000, steps=1000)
+COHORTS = hs.FixedSize(batch_size=100, num_examples=1000, steps=20, cohort_steps=5)
 FIXED, POISSON, ALLOCATION, SECRET = "Fixed batches", "Poisson", "Random allocation", "Secret groups"
+ONE_SIZE = "Batches of one size"
 ALLOCATION_C = "Random allocation with C"
 POISSON_C, CYCLIC_C, BINS_C = "Poisson with C", "Cyclic Poisson with C", "Balls-in-bins with C"
 SHUFFLE, TREE, APART = "Shuffling", "Shuffled tree", "b-min-sep"
@@ -87,6 +90,8 @@ REGIMES = tuple(
     for row in (
         (FIXED, "4x3", NONE, hs.Deterministic(bins=4, epochs=3), (0.87, 3.5, 15.0, 100.0)),
         (FIXED, "4x3, BSR(3)", BSR(bands=3), hs.Deterministic(bins=4, epochs=3), (1.0, 4.1, 18.0, 120.0)),
+        (ONE_SIZE, "10 of 1000, x1000", NONE, SIZED, (1.1, 1.8, 4.1, 20.0)),
+        (ONE_SIZE, "100 of 1000, 4 cohorts of 5 steps", NONE, COHORTS, (1.5, 4.6, 9.9, 37.0)),
         (POISSON, ".01x1000", NONE, hs.Poisson(sampling_prob=0.01, steps=1000), (0.55, 0.96, 2.9, 19.0)),
         (POISSON, ".001x1e5", NONE, hs.Poisson(sampling_prob=0.001, steps=100_000), (0.54, 0.91, 2.8, 19.0)),
         (POISSON, ".3x10", NONE, hs.Poisson(sampling_prob=0.3, steps=10), (0.81, 2.3, 8.7, 56.0)),

@@ -426,8 +426,8 @@ FAULTS = [
     ),
     (
         "src/hockeystick/windows/linked_kernels.py",
-        "column[(cell + 1) * self.count : (cell + 2) * self.count] += right * split[place]",
-        "column[(cell + 1) * self.count : (cell + 2) * self.count] += 0.9 * right * split[place]",
+        "masses[rows[~top] + self.count, columns[~top, None]] += beyond[~top]",
+        "masses[rows[~top] + self.count, columns[~top, None]] += 0.9 * beyond[~top]",
         "a part of the chances of a window is lost",
         "tests/windows/test_linked_windows.py",
     ),
