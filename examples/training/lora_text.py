@@ -1,16 +1,20 @@
 """Fine-tune a small language model by low-rank adapters with Hugging Face's Trainer, and leave a certificate.
 
     python examples/training/lora_text.py --out lora [--bf16] [--gradient-checkpointing]
+    torchrun --nproc-per-node 2 examples/training/lora_text.py --out lora
 
 Nothing is downloaded, as the text comes with Python. The reference of the language stands for public text, on which a
 model of 100,000 parameters learns letters and words. Docstrings of the standard library stand for private text, one
 docstring an example; adapters are trained on 3,500 of them with the Trainer of hockeystick, and all else is frozen.
+Several processes share out each batch, and the first writes what is left.
 Needs ``pip install '.[huggingface]'``; takes about a minute and a half.
 """
 
 import argparse
 import importlib
 import inspect
+import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +28,9 @@ import hockeystick as hs
 
 PLAN = Path(__file__).parent / "lora.toml"
 LENGTH = 64
+PROCESSES = int(os.environ.get("WORLD_SIZE", "1"))
+IN_MEMORY = 100
+"""Examples at once, on each process."""
 MODULES = """
 argparse array ast asyncio base64 bisect calendar cmath collections collections.abc configparser contextlib
 csv ctypes datetime decimal difflib dis email.message enum fractions functools gettext hashlib heapq hmac html
@@ -102,13 +109,13 @@ def main() -> None:
     parser.add_argument("--gradient-checkpointing", action="store_true", help="run layers again instead of keeping all")
     parser.add_argument("--out", type=Path, default=Path("lora"))
     given = parser.parse_args()
-    given.out.mkdir(exist_ok=True)
+    given.out.mkdir(parents=True, exist_ok=True)
     plan = hs.Plan.load(PLAN)
     texts = [example(text) for text in docstrings()]
     private, test = texts[: plan.data.num_examples], texts[plan.data.num_examples :][:500]
 
     torch.manual_seed(0)
-    learning = {"learning_rate": 3e-3, "per_device_train_batch_size": 64}
+    learning = {"learning_rate": 3e-3, "per_device_train_batch_size": 64 // PROCESSES}
     public = transformers.Trainer(
         network(), arguments(given.out, max_steps=given.public_steps, **learning), train_dataset=public_text()
     )
@@ -123,8 +130,8 @@ def main() -> None:
         args=arguments(
             given.out,
             num_train_epochs=plan.data.epochs,
-            per_device_train_batch_size=100,  # in memory at once
-            gradient_accumulation_steps=2,
+            per_device_train_batch_size=IN_MEMORY,
+            gradient_accumulation_steps=math.ceil(plan.data.batch_size / (IN_MEMORY * PROCESSES)),
             learning_rate=3e-3,
             max_grad_norm=0.5,  # of each example
             bf16=given.bf16,
@@ -138,6 +145,8 @@ def main() -> None:
     after = trainer.evaluate()["eval_loss"]
     trainer.save_model(given.out / "adapters")
 
+    if not trainer.is_world_process_zero():
+        return
     certificate = trainer.certificate(plan.target.delta)
     certificate.save(given.out / "lora.certificate.json")
     trainer.record(certificate).save(given.out / "lora.run.json")

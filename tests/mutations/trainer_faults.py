@@ -4,6 +4,7 @@ KEPT = "tests/training/test_kept_inputs.py"
 PRECISION = "tests/training/test_huggingface_precision.py"
 INDEPENDENCE = "tests/training/test_huggingface_independence.py"
 DERIVATIVES = "tests/training/test_huggingface_derivatives.py"
+PROCESSES = "tests/training/test_huggingface_processes.py"
 
 FAULTS = [
     (
@@ -119,5 +120,40 @@ FAULTS = [
         "any(trained is one for one in sets)",
         "a part of the training data is evaluated on",
         f"{INDEPENDENCE}::test_evaluation_on_the_training_data_is_refused",
+    ),
+    (
+        "training/huggingface/processes.py",
+        "        set_seed(seed + rank)",
+        "        set_seed(seed)",
+        "which examples share a dropout mask depends on the others",
+        f"{PROCESSES}::test_no_two_processes_have_the_same_dropout_masks",
+    ),
+    (
+        "training/huggingface/processes.py",
+        "        for part in parts:\n            found.update(_bytes(part))",
+        "        del example",
+        "a place in the data is one example in one process and another one in another",
+        f"{PROCESSES}::test_data_that_differ_between_processes_are_refused",
+    ),
+    (
+        "training/huggingface/processes.py",
+        "if saved != accelerator.num_processes:",
+        "if saved < accelerator.num_processes:",
+        "one process takes the steps of two again, with the same noise on other sums",
+        f"{PROCESSES}::test_two_processes_that_were_killed_end_as_if_they_had_not_been",
+    ),
+    (
+        "training/huggingface/private_names.py",
+        "partial(accelerator.prepare_model, evaluation_mode=True)",
+        "accelerator.prepare_model",
+        "torch's wrapper adds up gradients before the step does",
+        f"{PROCESSES}::test_two_processes_are_one_run",
+    ),
+    (
+        "training/huggingface/trainer.py",
+        "            module=module,",
+        "            module=self.model,",
+        "each process runs a mechanism of its own, on the whole batch",
+        f"{PROCESSES}::test_two_processes_are_one_run",
     ),
 ]

@@ -1,5 +1,10 @@
-"""A training with the Trainer of transformers that can be killed at any moment; dropout and Adam have states."""
+"""A training with the Trainer of transformers that can be killed at any moment; dropout and Adam have states.
 
+One process of several where the environment says so, as torchrun does.
+"""
+
+import math
+import os
 import warnings
 from pathlib import Path
 
@@ -13,6 +18,7 @@ import hockeystick as hs
 STEPS, EVERY = 18, 3
 """Of a training, and from one checkpoint to the next."""
 NEAR_THE_END = STEPS - EVERY
+PROCESSES = int(os.environ.get("WORLD_SIZE", "1"))
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=4),
     sampler=hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=STEPS),
@@ -62,7 +68,7 @@ def train(folder: Path, saved=lambda step: None) -> None:
     arguments = transformers.TrainingArguments(
         str(folder),
         per_device_train_batch_size=1,
-        gradient_accumulation_steps=3,
+        gradient_accumulation_steps=math.ceil(3 / PROCESSES),
         max_steps=STEPS,
         save_steps=EVERY,
         **QUIET,
@@ -74,5 +80,7 @@ def train(folder: Path, saved=lambda step: None) -> None:
     trainer.add_callback(Saved(saved))
     trainer.train(get_last_checkpoint(str(folder)))
     trainer.save_model()
+    if not trainer.is_world_process_zero():
+        return
     torch.save(trainer.optimizer.state_dict(), folder / "optimizer.pt")
     trainer.record(trainer.certificate(1e-5, method="gaussian")).save(folder / "run.json")

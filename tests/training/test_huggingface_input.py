@@ -1,5 +1,7 @@
 """What would make another mechanism of a training the Trainer refuses, in one sentence that says what to change."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -15,9 +17,11 @@ import peft
 import torch
 import transformers
 from huggingface_training import FIXED, QUIET, model_of, sentences
+from transformers.training_args import ParallelMode
 
-from hockeystick.training.huggingface.arguments import REFUSALS, checked_arguments
+from hockeystick.training.huggingface.arguments import REFUSALS, check_batch_size, checked_arguments
 from hockeystick.training.huggingface.private_names import CALLED, OVERRIDDEN, check_names
+from hockeystick.training.huggingface.processes import shared
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -74,8 +78,30 @@ def test_a_clipping_norm_that_is_left_out_is_refused(arguments):
 def test_several_devices_are_refused(arguments):
     made = arguments()
     made._n_gpu = 2
-    with pytest.raises(InvalidInputError, match="one process with one device at most; this one has 1 process"):
+    with pytest.raises(InvalidInputError, match="one device at most to a process; this one has 2"):
         checked_arguments(made)
+
+
+def test_models_in_shards_are_refused():
+    model = SimpleNamespace(is_distributed_loading_by_transformers=True)
+    with pytest.raises(UnsupportedError, match="must be whole in every process"):
+        shared(model, SimpleNamespace(num_processes=1))
+
+
+def test_processes_of_another_kind_are_refused(arguments, monkeypatch):
+    monkeypatch.setattr(transformers.TrainingArguments, "world_size", 2)
+    with pytest.raises(InvalidInputError, match=r"must be those of torch\.distributed.*Got 'not_parallel' instead"):
+        checked_arguments(arguments())
+
+
+def test_several_processes_have_one_place_for_checkpoints(arguments, monkeypatch):
+    monkeypatch.setattr(transformers.TrainingArguments, "world_size", 2)
+    monkeypatch.setattr(transformers.TrainingArguments, "parallel_mode", ParallelMode.DISTRIBUTED)
+    with pytest.raises(InvalidInputError, match="'save_on_each_node' training argument cannot be True"):
+        checked_arguments(arguments(save_on_each_node=True))
+    check_batch_size(arguments(per_device_train_batch_size=2, gradient_accumulation_steps=3), 12)
+    with pytest.raises(InvalidInputError, match=r"must be 3, .* is 2, on 2 processes\. Got 1 instead"):
+        check_batch_size(arguments(per_device_train_batch_size=2), 12)
 
 
 @pytest.mark.parametrize(
@@ -310,11 +336,7 @@ def test_a_layer_that_all_examples_share_is_refused_with_clipping_by_layers(trai
 
 def test_the_batch_size_of_the_plan_needs_no_second_part():
     """Balls in bins draw 65.2 examples on average where the plan states 64."""
-    from types import SimpleNamespace
-
-    from hockeystick.training.huggingface.arguments import check_batch_size
-
-    given = SimpleNamespace(per_device_train_batch_size=64, gradient_accumulation_steps=1)
+    given = SimpleNamespace(per_device_train_batch_size=64, gradient_accumulation_steps=1, world_size=1)
     check_batch_size(given, 1_500 / 23, 64)
     with pytest.raises(InvalidInputError, match="'gradient_accumulation_steps' training argument must be 2"):
         check_batch_size(given, 1_500 / 23)

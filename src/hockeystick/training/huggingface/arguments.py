@@ -5,6 +5,8 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any, NamedTuple
 
+from transformers.training_args import ParallelMode
+
 from hockeystick.errors import InvalidInputError
 
 
@@ -61,10 +63,20 @@ def checked_arguments(given: Any) -> Any:
             raise InvalidInputError(
                 f"The {refusal.name!r} training argument cannot be {value!r} in private training: {refusal.reason}."
             )
-    if given.world_size > 1 or given.n_gpu > 1:
+    if given.n_gpu > 1:
         raise InvalidInputError(
-            f"The Trainer needs one process with one device at most; this one has {given.world_size} process(es) with "
-            f"{given.n_gpu} device(s) each, which would split the batches: start one, and set CUDA_VISIBLE_DEVICES."
+            f"The Trainer needs one device at most to a process; this one has {given.n_gpu}, which would split the "
+            "batches: start it with torchrun, a process for each, or set CUDA_VISIBLE_DEVICES."
+        )
+    if given.world_size > 1 and given.parallel_mode != ParallelMode.DISTRIBUTED:
+        raise InvalidInputError(
+            "Several processes must be those of torch.distributed, as torchrun starts them. "
+            f"Got {given.parallel_mode.value!r} instead."
+        )
+    if given.world_size > 1 and given.save_on_each_node:
+        raise InvalidInputError(
+            "The 'save_on_each_node' training argument cannot be True in several processes: the first one has the "
+            "noise, and writes the checkpoints that all of them continue from."
         )
     arguments = copy(given)
     arguments.gradient_accumulation_steps = 1  # transformers would add up several batches of the plan
@@ -81,12 +93,13 @@ def check_batch_size(given: Any, expected: float, planned: float | None = None) 
         expected: the batch size on average.
         planned: what the plan says, where that is not what its sampler then draws on average.
     """
-    largest, stated = given.per_device_train_batch_size, planned or expected
+    largest, stated = given.per_device_train_batch_size * given.world_size, planned or expected
     needed = math.ceil(round(stated) / largest)
     if given.gradient_accumulation_steps not in (needed, math.ceil(round(expected) / largest)):
         raise InvalidInputError(
             f"The 'gradient_accumulation_steps' training argument must be {needed}, as batches of the plan have about "
-            f"{round(stated)} examples and 'per_device_train_batch_size' is {largest}. "
+            f"{round(stated)} examples and 'per_device_train_batch_size' is {given.per_device_train_batch_size}"
+            f"{f', on {given.world_size} processes' if given.world_size > 1 else ''}. "
             f"Got {given.gradient_accumulation_steps} instead."
         )
 

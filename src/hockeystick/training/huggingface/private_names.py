@@ -1,5 +1,6 @@
 """What the Trainer takes over of transformers and accelerate without a promise that it stays, all of it."""
 
+from functools import partial
 from typing import Any
 
 import transformers
@@ -34,3 +35,11 @@ def keep_from_accelerate(optimizer: Any) -> None:
     """Have accelerate take an optimizer as it is: its wrapper would save and load the run for its devices."""
     optimizer._is_accelerate_prepared = True
     optimizer.step_was_skipped = False
+
+
+def keep_model_whole(accelerator: Any) -> None:
+    """Have accelerate place a model and cast its layers, without torch's wrapper for several processes.
+
+    That wrapper adds up gradients over the processes in every backward pass, which is not once a step.
+    """
+    accelerator.prepare_model = partial(accelerator.prepare_model, evaluation_mode=True)

@@ -30,6 +30,7 @@ from hockeystick.training.huggingface.arguments import (
 from hockeystick.training.huggingface.independence import Independence, two_of
 from hockeystick.training.huggingface.losses import ExampleLosses, checked, losses_of
 from hockeystick.training.huggingface.private_names import check_names, keep_from_accelerate
+from hockeystick.training.huggingface.processes import check_data, check_saved, mean_over_all, seed_apart, shared
 from hockeystick.training.record import RunRecord
 from hockeystick.training.torch import PrivacyEngine
 from hockeystick.training.torch.loader import size_of_dataset
@@ -65,7 +66,8 @@ class Trainer(transformers.Trainer):
     ``per_device_train_batch_size`` examples, as Opacus' ``BatchMemoryManager`` does; ``max_grad_norm`` is the norm to
     which the gradient of each example is clipped; noisy sums are divided by the plan's expected batch size. The loss is
     one number for each example, whatever else is in its batch. Checkpoints hold the run, are written whole or not at
-    all, and are secret.
+    all, and are secret. Processes that torchrun started share out every batch; the first has the noise, and writes
+    checkpoints.
 
     Not private, and not for publication: logs, which have the training loss, and checkpoints. What a certificate covers
     is the trained weights, and those of every step before.
@@ -92,7 +94,8 @@ class Trainer(transformers.Trainer):
         engine: the :class:`hockeystick.torch.PrivacyEngine`, which has the run once the training began.
 
     Raises: InvalidInputError, naming the argument, for what would break the mechanism (batches of another size, steps
-    past the plan, losses that are scaled for half precision, several processes, evaluation on the training data);
+    past the plan, losses that are scaled for half precision, data in another order in other processes, evaluation on
+    the training data);
     UnsupportedError for a model without losses by example, for examples that depend on each other, and as the engine
     does.
     """
@@ -207,6 +210,8 @@ class Trainer(transformers.Trainer):
                     f"Trained parameters must be float32 or float64, as the norms of their gradients are; {name!r} is "
                     f"{parameter.dtype}."
                 )
+        check_data(self.train_dataset, self.accelerator)
+        module = shared(self.model, self.accelerator)
         plain = self._plain_loader()
         self._check_lengths()
         alone = (
@@ -215,7 +220,7 @@ class Trainer(transformers.Trainer):
             else None
         )
         _, optimizer, *criterion, loader = self.engine.make_private(
-            module=self.model,
+            module=module,
             optimizer=optimizer,
             data_loader=plain,
             max_grad_norm=self.args.max_grad_norm,
@@ -228,6 +233,7 @@ class Trainer(transformers.Trainer):
         keep_from_accelerate(optimizer)
         if alone is not None:
             alone.check(optimizer)
+        seed_apart(self.args.seed, self.args.process_index)
         self.optimizer = optimizer
         self._private_loader = loader
 
@@ -267,7 +273,7 @@ class Trainer(transformers.Trainer):
             persistent_workers=self.args.dataloader_persistent_workers,
             multiprocessing_context=self.args.dataloader_multiprocessing_context,
             prefetch_factor=self.args.dataloader_prefetch_factor,
-            worker_init_fn=partial(seed_worker, num_workers=workers, rank=0),
+            worker_init_fn=partial(seed_worker, num_workers=workers, rank=self.args.process_index),
         )
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
@@ -277,7 +283,6 @@ class Trainer(transformers.Trainer):
         self.optimizer.zero_grad()
         if not examples:
             self.optimizer.leave_no_examples()
-            return torch.zeros((), device=self.args.device)
         largest = self.args.per_device_train_batch_size
         total = torch.zeros((), device=self.args.device)
         for first in range(0, examples, largest):
@@ -287,7 +292,7 @@ class Trainer(transformers.Trainer):
                 self.optimizer.zero_grad()
             part = {name: entry[first : first + largest] for name, entry in inputs.items()}
             total += super().training_step(model, part) * min(largest, examples - first)
-        return total / examples
+        return mean_over_all(total, examples, self.accelerator)
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -327,13 +332,17 @@ class Trainer(transformers.Trainer):
                 f"The checkpoint is of step {self.state.global_step} and has no run of that step; continue from one "
                 "that this Trainer saved whole, without save_only_model=True."
             )
+        if checkpoint is not None:
+            check_saved(checkpoint, self.accelerator)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """As transformers does, whole or not at all; only the owner can read it."""
+        """As transformers does, whole or not at all; only the owner can read it. Of processes, the first makes it."""
         target = Path(self.args.output_dir)
         folder = target / UNFINISHED
-        shutil.rmtree(folder, ignore_errors=True)  # of a training that was killed
-        folder.mkdir(mode=0o700, parents=True)
+        if self.is_world_process_zero():
+            shutil.rmtree(folder, ignore_errors=True)  # of a training that was killed
+            folder.mkdir(mode=0o700, parents=True)
+        self.accelerator.wait_for_everyone()
         name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         self.args.output_dir = str(folder)
         try:
@@ -343,6 +352,14 @@ class Trainer(transformers.Trainer):
         best = self.state.best_model_checkpoint
         if best is not None and Path(best).parent == folder:
             self.state.best_model_checkpoint = str(target / name)
+        self.accelerator.wait_for_everyone()
+        if self.is_world_process_zero():
+            self._finish_checkpoint(target, folder, name)
+        self.accelerator.wait_for_everyone()
+
+    def _finish_checkpoint(self, target: Path, folder: Path, name: str) -> None:
+        """Put a checkpoint that is whole in its place, beside the others."""
+        if self.state.best_model_checkpoint == str(target / name):
             self.state.save_to_json(str(folder / name / STATE))
         (folder / name).chmod(0o700)
         if (target / name).exists():

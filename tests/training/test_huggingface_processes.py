@@ -1,0 +1,121 @@
+"""Two processes with the Trainer of transformers execute the same mechanism as one."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.training import RunRecord
+
+pytest.importorskip("opacus", reason="needs torch and opacus")
+pytest.importorskip("transformers", reason="needs transformers")
+pytest.importorskip("accelerate", reason="needs accelerate")
+
+from huggingface_ranks import result, train
+from huggingface_training import MECHANISM
+
+HERE = Path(__file__).parent
+pytestmark = [
+    pytest.mark.slow,  # all of them, as they wait for processes
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"),
+]
+
+
+def start(*command, **options):
+    """Two processes, as torchrun starts them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = [place | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in (0, 1)]
+    return [
+        subprocess.Popen([sys.executable, *map(str, command)], env=os.environ | rank, cwd=HERE, text=True, **options)
+        for rank in ranks
+    ]
+
+
+def end(processes):
+    """Wait for all of them; each has to end well."""
+    said = [process.communicate(timeout=400)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
+
+
+@pytest.fixture(scope="module")
+def left(request, tmp_path_factory):
+    """What two processes left, which start once for the modes of all tests that were chosen: MODE/RANK."""
+    folder = tmp_path_factory.mktemp("ranks")
+    here = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
+    modes = dict.fromkeys(item.callspec.params["mode"] for item in here if "mode" in item.callspec.params)
+    end(start(HERE / "huggingface_ranks.py", folder, *modes, stderr=subprocess.PIPE))
+    return folder
+
+
+@pytest.mark.parametrize("mode", ["hooks", "ghost", "bf16"])
+def test_two_processes_are_one_run(mode, left, tmp_path):
+    """The same batches, noise, divisor and losses; each takes its step where its part of a batch is empty.
+
+    Sums of at most eight gradients, clipped to 1, are rounded in another order; bfloat16 rounds what products are of.
+    """
+    ranks = left / mode / "0", left / mode / "1"
+    first, second = (np.load(rank / "trained.npz") for rank in ranks)
+    made = train(tmp_path, mode)
+    alone = result(made)
+    for name in ("weights", "rows", "losses", "evaluated"):
+        assert np.array_equal(first[name], second[name]), name
+    assert np.array_equal(first["sizes"] + second["sizes"], alone["sizes"])
+    assert np.any((first["sizes"] == 0) != (second["sizes"] == 0))
+    assert np.allclose(first["rows"], alone["rows"], rtol=0, atol=1e-5 if mode != "bf16" else 0.05)
+    if mode != "bf16":
+        assert np.allclose(first["weights"], alone["weights"], rtol=0, atol=1e-4)
+        assert np.allclose(first["losses"], alone["losses"], rtol=0, atol=1e-4)
+    records = [RunRecord.load(rank / "run.json") for rank in ranks]
+    assert records[0].commitment == records[1].commitment == made.record().commitment
+    assert records[0].violations == ()
+    assert "one_noise_row_a_step" in records[0].checked
+    assert "one_noise_row_a_step" in records[1].asserted
+
+
+@pytest.mark.parametrize("mode", ["dropout"])
+def test_no_two_processes_have_the_same_dropout_masks(mode, left):
+    """Or two examples would share a mask, and which two do would depend on the others."""
+    first, second = (np.load(left / mode / rank / "trained.npz") for rank in ("0", "1"))
+    assert not np.array_equal(first["random"], second["random"])
+    assert np.array_equal(first["weights"], second["weights"])
+
+
+@pytest.mark.parametrize("mode", ["shuffled"])
+def test_data_that_differ_between_processes_are_refused(mode, left):
+    """A place in the data has to be one example, or an example takes part twice."""
+    for rank in ("0", "1"):
+        assert "the same examples in the same order in all processes" in (left / mode / rank / "error").read_text()
+
+
+def test_two_processes_that_were_killed_end_as_if_they_had_not_been(tmp_path, trainer):
+    """Bit-identical weights on a CPU, with dropout and Adam; one process does not continue what two have begun."""
+    alone, often = tmp_path / "alone", tmp_path / "often"
+    alone.mkdir()
+    often.mkdir()
+    code = "import huggingface_training, pathlib; huggingface_training.train(pathlib.Path({!r}))"
+    end(start("-c", code.format(str(alone)), stderr=subprocess.PIPE))
+    until = f"import killing; killing.train_until_killed('huggingface_training', {str(often)!r})"
+    killed = start("-c", until, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert killed[0].stdout.readline()
+    for process in killed:
+        process.kill()
+        process.communicate()
+    assert [process.returncode < 0 for process in killed] == [True, True]
+    made = trainer(MECHANISM, folder="often")
+    with pytest.raises(InvalidInputError, match=r"of a training in 1 process.*Got one of 2, which would have the same"):
+        made.train(resume_from_checkpoint=True)
+    end(start("-c", code.format(str(often)), stderr=subprocess.PIPE))
+    assert (alone / "model.safetensors").read_bytes() == (often / "model.safetensors").read_bytes()
+    assert not list(often.glob(".unfinished*"))
+    records = [RunRecord.load(folder / "run.json") for folder in (alone, often)]
+    assert records[0].commitment == records[1].commitment
+    assert records[0].certificate == records[1].certificate
+    assert (records[0].resumed, records[1].resumed) == (0, 1)
