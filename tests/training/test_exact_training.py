@@ -1,116 +1,24 @@
 """Training with exact sums: whole numbers from clipping to noise, whatever the physical batches."""
 
-import json
 import warnings
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError, UnsupportedError, ViolationError
-from hockeystick.training import Run, RunRecord, exact_sum
+from hockeystick.training import Run, exact_sum
 
 pytest.importorskip("opacus", reason="needs torch and opacus")
 
 import torch
 from opacus.utils.batch_memory_manager import BatchMemoryManager
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import TensorDataset
+from whole_numbers import CLIP, DATA, MECHANISM, Sum, engine_of, expected, gradients_of, made, steps_of
 
 from hockeystick.training.torch.exact import rows_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
-
-MECHANISM = hs.Mechanism(
-    strategy=hs.BandedSquareRoot(bands=3),
-    sampler=hs.Poisson(sampling_prob=0.12, steps=12),
-    noise_multiplier=2.0,
-    exact=True,
-)
-CLIP = 1.5
-DATA = np.random.default_rng(0).normal(size=(40, 7)).astype(np.float32) * np.linspace(0.01, 3.0, 40)[:, None]
-DATA = DATA.astype(np.float32)
-
-
-class Sum(torch.nn.Module):
-    """Its gradient for an example is the example, exactly, in two parameters."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = torch.nn.Linear(4, 1, bias=False), torch.nn.Linear(3, 1, bias=False)
-
-    def forward(self, x):
-        return self.first(x[:, :4]) + self.second(x[:, 4:])
-
-
-def engine_of(mechanism=MECHANISM, seed=0, **options):
-    return hs.torch.PrivacyEngine(mechanism, rng=np.random.default_rng(seed), **options)
-
-
-def made(engine, model=None, data=None, loader=None, **options):
-    """What ``make_private`` returns, for losses that are summed."""
-    model = Sum() if model is None else model
-    data = TensorDataset(torch.from_numpy(DATA)) if data is None else data
-    settings = {"max_grad_norm": CLIP, "loss_reduction": "sum"} | options
-    return engine.make_private(
-        module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        data_loader=DataLoader(data, **(loader or {})),
-        **settings,
-    )
-
-
-def steps_of(model, optimizer, loader, left_out=()):
-    """A pass of an ordinary loop, without some of its batches."""
-    for at, (x,) in enumerate(loader):
-        if at not in left_out:
-            optimizer.zero_grad()
-            model(x).sum().backward()
-            optimizer.step()
-
-
-def gradients_of(engine, model, optimizer, loader, on_batch=lambda x: None, parts=1):
-    """All of ``p.grad`` after each step of the run, until it ends."""
-    rows = []
-    while engine.run.remaining:
-        for (x,) in loader:
-            optimizer.zero_grad()
-            on_batch(x)
-            for part in x.chunk(parts):
-                model(part).sum().backward()
-            before = engine.run.step
-            optimizer.step()
-            if engine.run.step > before:
-                rows.append(torch.cat([p.grad.reshape(-1) for p in optimizer.params]).numpy().copy())
-    return np.array(rows)
-
-
-def expected(data=DATA, layers=None, divisor=1.0, mechanism=MECHANISM, rho=0.0):
-    """The same from whole numbers by numpy: sums of examples, the noise of a twin, and one division."""
-    twin = Run(mechanism, num_examples=40, shape=7, rng=np.random.default_rng(0))
-    steps = int(twin.norm_steps / (1 + Fraction(rho)))
-    rows = []
-    for batch in twin.batches():
-        examples = data[batch]
-        if layers is None:
-            [total] = exact_sum(examples, CLIP, steps) if len(batch) else [np.zeros(7, np.int64)]
-        else:
-            total = np.zeros(7, np.int64)
-            for example in examples:
-                total += by_layers(example, layers, steps)
-        noisy = (total + twin.noise(batch)).astype(np.float64)
-        rows.append((noisy * (CLIP / (steps * divisor))).astype(np.float32))
-    return np.array(rows)
-
-
-def by_layers(example, norms, steps):
-    """The integers of one example, each layer in the grid of both."""
-    from hockeystick.training.exact_sums import add_clipped, layer_steps
-
-    total = np.zeros(7, np.int64)
-    for part, of_layer in zip((slice(0, 4), slice(4, 7)), layer_steps(norms, steps), strict=True):
-        add_clipped([example[None, part].copy()], [total[part]], steps / np.nextafter(np.hypot(*norms), 9.0), of_layer)
-    return total
 
 
 @pytest.mark.parametrize("mode", ["hooks", "functorch"])
@@ -246,126 +154,6 @@ def test_an_example_that_is_not_finite_counts_as_zero_and_the_run_goes_on():
     data[[7, 11]] = 0.0
     assert np.array_equal(rows, expected(data))
     assert "finite_gradients" not in engine.record().checked
-
-
-def train(engine, model, optimizer, loader, path=None, until=None):
-    """Dropout-free training that is saved at a step, or not."""
-    while engine.run.remaining:
-        for x, y in loader:
-            optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(model(x), y).backward()
-            optimizer.step()
-            if path is not None and engine.run.step == until:
-                engine.save_checkpoint(path=path, module=model, optimizer=optimizer)
-                return
-    return
-
-
-def classifier(engine, **options):
-    torch.manual_seed(0)
-    data = TensorDataset(torch.randn(40, 6), torch.randint(3, (40,)))
-    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
-    return made(engine, model, data, loss_reduction="mean", **options)
-
-
-def weights_of(model):
-    return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
-
-
-def test_a_run_that_was_resumed_has_the_same_bits(tmp_path):
-    engine = engine_of(physical_batch_size=4)
-    model, *rest = classifier(engine)
-    train(engine, model, *rest)
-    for until in (1, 4, 11):
-        first, path = engine_of(physical_batch_size=4), tmp_path / f"{until}.pt"
-        train(first, *classifier(first), path=path, until=until)
-        second = engine_of(seed=9, physical_batch_size=4)
-        again, optimizer, loader = classifier(second)
-        second.load_checkpoint(path=path, module=again, optimizer=optimizer)
-        train(second, again, optimizer, loader)
-        assert np.array_equal(weights_of(again), weights_of(model))
-        assert second.record().resumed == 1
-
-
-def test_a_run_may_not_be_resumed_with_other_physical_batches(tmp_path):
-    first, path = engine_of(physical_batch_size=4), tmp_path / "state.pt"
-    train(first, *classifier(first), path=path, until=3)
-    second = engine_of(physical_batch_size=5)
-    model, optimizer, _ = classifier(second)
-    with pytest.raises(InvalidInputError, match="'physical_batch_size' argument must be that of the saved run, 4"):
-        second.load_checkpoint(path=path, module=model, optimizer=optimizer)
-
-
-def test_the_record_says_what_was_done(tmp_path):
-    engine = engine_of(physical_batch_size=4)
-    train(engine, *classifier(engine))
-    engine.record(engine.certificate(1e-5, method="gaussian")).save(tmp_path / "run.json")
-    record = RunRecord.load(tmp_path / "run.json")
-    assert record.mechanism.exact
-    assert record.noise_dtype == "int32"
-    assert {"exact_sums", "one_shape", "norms"} <= set(record.checked)
-    assert "batch_invariance" in record.asserted
-    assert "invariance_audited" not in record.checked
-    assert "rounded to whole numbers of a proved norm" in str(record)
-    words, sentences = record.about("invariance")
-    assert words == "partly checked by the run"
-    assert sentences.index("All physical batches had one shape") < sentences.index("On trust: The bits of an example's")
-    assert "summed without error" in record.about("noise")[1]
-
-
-def test_an_audit_of_the_model_is_in_the_record():
-    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
-    example = torch.randn(6), torch.tensor(2)
-    found = hs.audit.invariance(model, torch.nn.CrossEntropyLoss(), example, batch=32)
-    engine = engine_of(invariance=found)
-    classifier(engine)
-    assert "invariance_audited" in engine.record().checked
-    assert "batch_invariance" in engine.record().asserted
-    for size, mode in ((5, "hooks"), (32, "functorch")):
-        with pytest.raises(
-            InvalidInputError, match=f"must be an audit with batch={size} and grad_sample_mode='{mode}'"
-        ):
-            classifier(engine_of(physical_batch_size=size, invariance=found), grad_sample_mode=mode)
-    for wrong in (True, -0.1, 1.5, float("nan"), "0.1"):
-        with pytest.raises(InvalidInputError, match=r"must be what hockeystick.audit.invariance returned, or a number"):
-            classifier(engine_of(invariance=wrong))
-    changed = found.model_copy(update={"layers": (found.layers[0].model_copy(update={"changed": 1, "change": 1e-3}),)})
-    with pytest.raises(UnsupportedError, match=r"depend on the other examples of a batch, by 0\.001 of the norm"):
-        classifier(engine_of(invariance=changed))
-
-
-@pytest.mark.parametrize("rho", [1e-3, 0.25, 1])
-def test_noise_covers_a_stated_change_of_the_others(rho, tmp_path):
-    """As many whole numbers of noise, for gradients that are clipped to a norm of fewer of them."""
-    engine = engine_of(physical_batch_size=5, invariance=rho)
-    assert np.array_equal(gradients_of(engine, *made(engine)), expected(rho=rho))
-    engine.record(engine.certificate(1e-5, method="gaussian")).save(tmp_path / "run.json")
-    record = RunRecord.load(tmp_path / "run.json")
-    assert record.rho == rho
-    assert "change_of_others" in record.asserted
-    assert "batch_invariance" not in record.asserted
-    assert f"rho         {record.rho!r} of the clipping norm" in str(record)
-    assert "the whole numbers of all others together changed by at most" in record.about("invariance")[1]
-    assert record.certificate.mechanism.sigma == MECHANISM.sigma
-
-
-def test_a_run_is_resumed_with_the_same_stated_change(tmp_path):
-    first, path = engine_of(physical_batch_size=4, invariance=0.5), tmp_path / "state.pt"
-    train(first, *classifier(first), path=path, until=3)
-    second = engine_of(physical_batch_size=4)
-    model, optimizer, _ = classifier(second)
-    with pytest.raises(InvalidInputError, match="'invariance' argument must be that of the saved run, whose clipping"):
-        second.load_checkpoint(path=path, module=model, optimizer=optimizer)
-
-
-def test_a_record_has_a_rho_where_it_is_about_exact_sums_alone():
-    plain = Run(MECHANISM.model_copy(update={"exact": False}), num_examples=40, shape=7)
-    with pytest.raises(InvalidInputError, match="'rho' field must be given for exact sums"):
-        plain.record(rho=0.1)
-    record = Run(MECHANISM, num_examples=40, shape=7).record()
-    assert "rho" not in record.model_dump(mode="json")  # records of before there was one keep their digests
-    with pytest.raises(InvalidInputError, match="'rho' field must be given for exact sums"):
-        RunRecord.parse_json(json.dumps(record.model_dump(mode="json") | {"rho": 0.1}), "record")
 
 
 @pytest.mark.parametrize("left_out", [{0}, {1}, {3, 4}])

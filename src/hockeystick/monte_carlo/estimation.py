@@ -11,6 +11,7 @@
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from math import ceil, inf, log2
 from typing import ClassVar
@@ -236,9 +237,8 @@ class Estimation:
         try:
             while running:
                 first = max(range(len(running)), key=gain)
-                if not leaves_enough((GROWTH - 1.0) * used[first]):
-                    return
-                if len(groups) > 1 and used[first] > 0.0 and self.spent - before >= work:
+                beyond = len(groups) > 1 and used[first] > 0.0 and self.spent - before >= work
+                if beyond or not leaves_enough((GROWTH - 1.0) * used[first]):
                     return
                 start = self.spent
                 try:
@@ -316,10 +316,7 @@ class Estimation:
         if self.question.epsilon is not None:
             return self.aim_at(direction, self.question.epsilon)
         assert self.question.delta is not None
-
-        def propose(epsilon: float) -> Proposal:
-            return self.family.first(self.pair, direction, epsilon)
-
+        propose = partial(self.family.first, self.pair, direction)
         highest = unamplified_epsilon(self.pair, self.question.delta)
         return self.aim_at(direction, search_epsilon(propose, self.question.delta, highest, self.pilots))
 
