@@ -154,8 +154,8 @@ def averaged_profile(
     places = np.exp(epsilons)
     negative, low = epsilons[epsilons < 0.0], places[epsilons < 0.0]
     above = epsilons[negative.size :]
-    # A place is e^epsilon but for its rounding. Below 1 that is charged as it is, as h falls by at most 1 per unit; above
-    # 1, h is read at an epsilon whose exponential is below the place.
+    # A place is e^epsilon but for its rounding. Below 1 that is charged as it is, as h falls by at most 1 per unit;
+    # above 1, h is read at an epsilon whose exponential is below the place.
     above = np.maximum(above - PLACE_ROUNDING * (1.0 + above), 0.0)
     known = np.array(
         [
