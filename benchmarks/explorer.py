@@ -64,6 +64,7 @@ FIELDS = {
     "truncated_batch_size": (50, 2_000),
     "warm_up_steps": (0, 20),
     "epochs": (1, 3),
+    "cohort_steps": (1, 4),
 }
 """Ranges of whole numbers."""
 

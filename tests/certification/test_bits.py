@@ -8,12 +8,12 @@ from scipy.stats import norm
 
 import hockeystick as hs
 from hockeystick.certificate import Certificate
-from hockeystick.certification import rounding
 from hockeystick.certification.verification import verify
 from hockeystick.errors import InvalidInputError, UnsupportedError, VerificationError
 from hockeystick.evidence.store import EvidenceStore
 from hockeystick.interop.deployments_registry import registry_entry
 from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.noise.exact import grid
 from hockeystick.noise.exact.grid import Grid, grid_of
 from hockeystick.report.certificate import document
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -154,7 +154,7 @@ def test_a_store_keeps_the_matrices_of_exact_mechanisms(strategy, tmp_path):
 def test_the_lower_end_of_a_run_is_below_the_truth_of_its_whole_numbers(strategy, asked, monkeypatch):
     """Two steps, of one example in both: the law of what is released, summed up over a grid of a quarter."""
     coarse = Grid(exponent=2, scale=1.3 * 4.0, limit=10**6)
-    monkeypatch.setattr(rounding, "grid_of", lambda matrix, sigma, width: coarse)
+    monkeypatch.setattr(grid, "grid_of", lambda matrix, sigma, width: coarse)
     pair = hs.Mechanism(strategy=strategy, sampler=hs.Deterministic(bins=1, epochs=2), noise_multiplier=1.3, exact=True)
     certified = hs.certify(pair, **asked)
     real, found = getattr(certified, "epsilon" if "delta" in asked else "delta").lower, certified.bits.lower

@@ -35,7 +35,7 @@ from hockeystick.samplers import (
     SchemeOptions,
     Shuffle,
 )
-from hockeystick.spec import Spec
+from hockeystick.spec import MAX_EXAMPLES, Spec
 from hockeystick.types import Adjacency
 
 FALSE_FAILURE = 1e-9  # of each likelihood-ratio test, rigorously; the seeds are fixed besides
@@ -224,7 +224,7 @@ def test_examples_take_part_as_often_as_stated(sampler: BatchSampler, n: int) ->
 
 
 @pytest.mark.parametrize(("sampler", "n"), ALL_CASES)
-@pytest.mark.parametrize("wrong", [0, -3, True, 2.0, "4", None, 10**9 + 1])
+@pytest.mark.parametrize("wrong", [0, -3, True, 2.0, "4", None, MAX_EXAMPLES + 1])
 def test_wrong_number_of_examples_fails_at_the_call(sampler: BatchSampler, n: int, wrong: object) -> None:
     with pytest.raises(InvalidInputError, match=r"^The 'num_examples' argument must be .*Got .* instead\.$"):
         sampler.batches(wrong, np.random.default_rng(0))  # type: ignore[arg-type]

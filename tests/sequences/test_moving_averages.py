@@ -125,16 +125,16 @@ def test_white_noise_has_its_transform(deviation: float) -> None:
     noise = Noise.of(deviation)
     scales, damping, pace = np.array([1e-4, 0.03, 1.0, 40.0]), 0.7, 3.0
     table = noise_table(scales, noise.nodes, noise.weights, damping, np.array([0.0, pace, 5.0]))
-    mp.dps = 18
-    for f, k in product((0, 4), range(scales.size)):
-        z, turn = mp.mpc(damping, -f * pace) * mpf(float(scales[k])), mp.pi / (4 * max(deviation, 0.4))
+    with mp.workdps(18):
+        for f, k in product((0, 4), range(scales.size)):
+            z, turn = mp.mpc(damping, -f * pace) * mpf(float(scales[k])), mp.pi / (4 * max(deviation, 0.4))
 
-        def term(e: mpf, z: mp.mpc = z, turn: mpf = turn) -> mp.mpc:
-            place = mp.mpc(e, turn)
-            return mp.exp(-z * mp.exp(deviation * place - mpf(deviation) ** 2 / 2) - place**2 / 2)
+            def term(e: mpf, z: mp.mpc = z, turn: mpf = turn) -> mp.mpc:
+                place = mp.mpc(e, turn)
+                return mp.exp(-z * mp.exp(deviation * place - mpf(deviation) ** 2 / 2) - place**2 / 2)
 
-        exact = complex(quad(term, [-10, -3, 3, 10]) / mp.sqrt(2 * mp.pi))
-        assert abs(complex(*table[f, :, k]) - exact) <= noise.error + 1e-14
+            exact = complex(quad(term, [-10, -3, 3, 10]) / mp.sqrt(2 * mp.pi))
+            assert abs(complex(*table[f, :, k]) - exact) <= noise.error + 1e-14
 
 
 def test_sizes_of_the_transform_of_white_noise_fall() -> None:

@@ -10,9 +10,7 @@ from hockeystick.accountants.gaussian import at_sensitivity
 from hockeystick.bounds import Bound
 from hockeystick.certificate import Interval
 from hockeystick.mechanism import Mechanism
-from hockeystick.noise.exact.grid import grid_of
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.strategies.matrix.dyadic import feeds_back
 from hockeystick.types import Direction, Kind, Side
 
 ROUNDING = 1e-9
@@ -33,6 +31,9 @@ def lower_end_of_run(
         epsilon, delta: of the claim, one of them an interval.
         method: that gave its lower end.
     """
+    from hockeystick.noise.exact.grid import grid_of
+    from hockeystick.strategies.matrix.dyadic import feeds_back
+
     matrix = mechanism.matrix
     if method != "gaussian" or matrix.rows != matrix.steps:
         return None

@@ -46,6 +46,11 @@ class FixedSize(BatchSampler):
     Formal guarantee of batches: the sets of different cohorts are independent, each uniform over all sets of that size;
     the ``cohort_steps`` steps of a cohort use the same set, and the last cohort may have fewer steps.
 
+    >>> import numpy as np
+    >>> sampler = FixedSize(batch_size=100, num_examples=1000, steps=4)
+    >>> [batch.size for batch in sampler.batches(1000, np.random.default_rng(0))]
+    [100, 100, 100, 100]
+
     Fields:
         batch_size: m, examples in every batch.
         num_examples: N, the size of the dataset, which is public.
