@@ -11,8 +11,7 @@ set -euo pipefail
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 python3 -m venv "$room/venv"
-"$room/venv/bin/pip" install --quiet --disable-pip-version-check numpy==2.4.6 torch==2.13.0
-"$room/venv/bin/pip" install --quiet --disable-pip-version-check opacus==1.6.0
+"$room/venv/bin/pip" install --quiet --disable-pip-version-check numpy==2.4.6 torch==2.13.0 opacus==1.6.0
 OMP_NUM_THREADS=1 "$room/venv/bin/python" -W ignore - <<'PYTHON'
 import opacus
 import torch
@@ -47,9 +46,10 @@ def longest(dtype, mode):
             criterion=torch.nn.CrossEntropyLoss(reduction="mean"), noise_multiplier=0.0, max_grad_norm=CLIP,
             poisson_sampling=False, grad_sample_mode=mode,
         )
-        model, optimizer, criterion = (*parts[:2], parts[2] if mode == "ghost" else torch.nn.CrossEntropyLoss())
+        model, optimizer = parts[:2]
+        criterion = parts[2] if mode == "ghost" else torch.nn.CrossEntropyLoss()
         optimizer.zero_grad()
-        ((criterion(1e6 * model(x), data.dataset.tensors[1]))).backward()
+        criterion(1e6 * model(x), data.dataset.tensors[1]).backward()
         optimizer.step()
         lengths.append(float(torch.cat([parameter.grad.double().flatten() for parameter in trained]).norm()))
     return max(lengths)
