@@ -1,6 +1,6 @@
 """Batches of exactly one size, drawn without replacement."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 from hockeystick.laws.law import UNIT_ROUNDOFF
@@ -77,11 +77,4 @@ def replaced(mechanism: Mechanism, single: DominatingPair) -> DominatingPair | N
     """The pair of an example that another one takes the place of; None for correlated noise."""
     if not isinstance(mechanism.strategy, Identity):
         return None
-    pair = from_fixed_size(mechanism)
-    return FixedSizeSteps(
-        noise_multiplier=pair.noise_multiplier,
-        sampling_prob=pair.sampling_prob,
-        steps=pair.steps,
-        cohort_steps=pair.cohort_steps,
-        replaced=True,
-    )
+    return replace(from_fixed_size(mechanism), replaced=True)
