@@ -20,6 +20,7 @@ from hockeystick import (
     Side,
     certify,
     profile,
+    verify,
 )
 from hockeystick.attacks import advantage, bayes_error, gdp_mu, true_positive_rate
 from hockeystick.samplers import SAMPLERS, Sampler
@@ -94,3 +95,4 @@ def test_they_are_within_one_percent_of_the_curve(sampler: Sampler, strategy: St
         assert 0.99 * float(true_positive_rate(upper, at)) <= rate <= 1.01 * float(true_positive_rate(upper, at))
     assert numbers.gdp_mu is not None
     assert 0.99 <= numbers.gdp_mu / gdp_mu(upper, unexplained=DELTA) <= 1.01
+    assert verify(certificate) == certificate

@@ -1,12 +1,14 @@
 """hockeystick audit: three audits of a plan, one object, and an exit code."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hockeystick as hs
+from hockeystick import audit
 from hockeystick.audit import outputs
 
 FAST = ("audit", "plan.toml", "--seed", "1", "--samples", "2000", "--delta", "0.01")
@@ -323,6 +325,12 @@ def test_bits_that_change_end_with_exit_code_1(cli):
     assert report["dropout"] == ["3"]
     assert "depends on its place or on the other examples" in report["error"]
     assert report["error"] in result.err
+
+
+def test_an_audit_of_a_model_without_torch_says_what_to_install(cli, monkeypatch):
+    monkeypatch.delitem(vars(audit), "invariance", raising=False)
+    monkeypatch.setitem(sys.modules, "hockeystick.training.torch.invariance", None)
+    cli.refuses("audit", "--invariance", "model.py", says=["torch and opacus", "'.[torch]'"])
 
 
 def test_what_has_no_bits_to_audit_is_named(cli):

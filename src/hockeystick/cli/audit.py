@@ -7,7 +7,7 @@ import typer
 
 from hockeystick.cli import common, say_failure
 from hockeystick.cli.scripts import of_script
-from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.errors import InvalidInputError, UnsupportedError, install, shortened
 
 if TYPE_CHECKING:
     from hockeystick.audit import Addendum, Verdict
@@ -290,7 +290,10 @@ def _replayed(script: str, mechanism: "Mechanism | None", seed: int) -> "Verdict
 
 def _audit_invariance(script: str, seed: int, json: bool) -> None:
     """Audit the gradients of a script's model, and print what changed; ends with exit code 1 if anything did."""
-    from hockeystick.audit import invariance
+    try:
+        from hockeystick.audit import invariance
+    except ImportError:
+        raise UnsupportedError(f"The audit of a model needs torch and opacus; {install('torch')}.") from None
 
     chosen = {
         "NEIGHBOURS": "neighbours",
