@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
-from sphinx.ext.autodoc.mock import mock  # type: ignore[attr-defined]
+from sphinx.ext.autodoc.mock import _MockObject, mock  # type: ignore[attr-defined]
 
 import hockeystick
 
@@ -41,6 +41,7 @@ autosummary_ignore_module_all = False  # the public interface is what __all__ na
 autodoc_typehints = "none"  # docstrings say units and shapes; constrained fields would print pages of pydantic
 autodoc_mock_imports = ["accelerate", "dp_accounting", "jax", "jax_privacy", "opacus", "optax", "torch", "transformers"]
 napoleon_custom_sections = [("Attributes", "params_style"), ("Fields", "params_style")]
+_MockObject.__or__ = lambda kind, other: kind  # annotations such as torch.Tensor | None
 with mock(autodoc_mock_imports):
     for name in ("huggingface", "jax", "torch"):  # attributes of the package, which autodoc finds as modules alone
         sys.modules[f"hockeystick.{name}"] = getattr(hockeystick, name)
