@@ -34,9 +34,9 @@ FAULTS = [
         COVERED,
     ),
     (
-        LAWS,
-        "_step_deltas(rate, distance, (1.0 - lowered) / lowered)",
-        "_step_deltas(rate, distance, 2.0 * (1.0 - lowered) / lowered)",
+        "src/hockeystick/laws/dots.py",
+        "deltas((1.0 - lowered) / lowered)",
+        "deltas(2.0 * (1.0 - lowered) / lowered)",
         "the add direction is read too far out",
         COVERED,
     ),

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import log2, sqrt
+from math import log2, pi, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +50,10 @@ FAR_BELOW = 1e-3
 """Deltas below this share of the smallest that matters are bounded roughly, by moments, where no contour answers."""
 BY_TRANSFORMS = 0.1
 """About the seconds of bounds by transforms, the few among them that need laws included."""
+ANGLES = (0.0, 0.25 * pi, 0.4 * pi, 0.45 * pi)
+"""Of the example's gradient to what the others' is not, in datasets whose batches are cut."""
+NOISE_OF_RAYS = 50.0
+"""Under more noise nobody sees by how much a batch is cut."""
 LOOK = 8
 """Nodes for each unit of score of the law that is looked at to see what ordinary units cut off."""
 
@@ -110,24 +114,35 @@ def mixture_steps_law(pair: MixtureSteps, side: Side, settings: Settings) -> Law
     return point_mass_at_one(side) if whole is None else whole
 
 
-def truncated_steps_law(pair: TruncatedSteps, side: Side, settings: Settings) -> Law:
-    """The law of Poisson steps with batches that are cut (docs/theory/truncated-steps.md).
+def truncated_steps_laws(pair: TruncatedSteps, side: Side, settings: Settings) -> Sequence[Law]:
+    """The laws of Poisson steps with batches that are cut (docs/theory/truncated-steps.md).
 
-    From above, crowded steps are revealed; from below, the others have no gradients.
+    From above, whether steps are tight or crowded is revealed. From below, the others have no gradients; or all of them
+    one, where it can matter that the example pushes others out.
     """
+    from hockeystick.laws.displacement import ray_step, tight_step
     from hockeystick.laws.opposed import opposed_law
 
     resolution, tick, crowding = settings.resolution, settings.deadline.tick, pair.crowding
+    one = pair.displacement if pair.examples == 1 else None
     if side is Side.LOWER:
-        step = _step_law(crowding.attained, pair.noise_multiplier, side, resolution)
-        return power(step, pair.steps, resolution, tick=tick)
-    counts = np.arange(len(crowding.survivors), dtype=np.float64)
-    weights = np.array(crowding.survivors)
-    crowded = opposed_law(weights, 2.0 * counts, counts, pair.noise_multiplier, resolution, error=crowding.error)
+        steps = [_step_law(crowding.attained, pair.noise_multiplier, side, resolution)]
+        pushed = pair.steps * crowding.crowded * crowding.survivors[1]
+        if one and pushed > resolution.smallest_delta and pair.noise_multiplier <= NOISE_OF_RAYS:
+            steps += [ray_step(one, pair.noise_multiplier, angle, resolution) for angle in ANGLES]
+        return [power(step, pair.steps, resolution, tick=tick) for step in steps]
     roomy = _step_law(binomial_step(pair.examples, pair.sampling_prob, 1.0, 1), pair.noise_multiplier, side, resolution)
-    step = mix([roomy, crowded], [crowding.roomy, crowding.crowded], resolution)
-    step = replace(step, mass_error=step.mass_error + crowding.error)
-    return power(step, pair.steps, resolution, tick=tick)
+    if one:
+        tight = one.empty + one.taken + one.placed
+        parts, chances = [roomy, tight_step(one, pair.noise_multiplier, resolution)], [one.loose, tight]
+    else:
+        counts = np.arange(len(crowding.survivors), dtype=np.float64)
+        weights = np.array(crowding.survivors)
+        crowded = opposed_law(weights, 2.0 * counts, counts, pair.noise_multiplier, resolution, error=crowding.error)
+        parts, chances = [roomy, crowded], [crowding.roomy, crowding.crowded]
+    step = mix(parts, chances, resolution)
+    step = replace(step, mass_error=step.mass_error + 4.0 * crowding.error)
+    return [power(step, pair.steps, resolution, tick=tick)]
 
 
 def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law:
@@ -411,7 +426,7 @@ ACCOUNTANT = Accountant(
         PlacedCopies: _worst_of(_alone(placed_copies_law)),
         SecretGroups: _worst_of(_alone_in_reach(secret_groups_law)),
         SubsetMixture: _worst_of(_subset_laws),
-        TruncatedSteps: _worst_of(_alone(truncated_steps_law)),
+        TruncatedSteps: _worst_of(truncated_steps_laws),
         **deletion.analyses(_worst_of(_subset_laws)),
     },
     laws={
@@ -420,7 +435,7 @@ ACCOUNTANT = Accountant(
         MixtureSteps: _alone(mixture_steps_law),
         SecretGroups: _alone_in_reach(secret_groups_law),
         SubsetMixture: _single_laws,
-        TruncatedSteps: _alone(truncated_steps_law),
+        TruncatedSteps: truncated_steps_laws,
         **deletion.laws(_single_laws),
     },
     refusal=deletion.refusal(_refusal),

@@ -14,14 +14,14 @@ to the differences, and every mass is rounded once. Source: Doroshenko et al. 20
 values at the dots are exact. Proof: docs/theory/composition.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 
 from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law
-from hockeystick.types import Side
+from hockeystick.types import Direction, Side
 
 
 def law_from_dots(dots: Mapping[float, Fraction]) -> Law:
@@ -45,6 +45,25 @@ def law_from_dots(dots: Mapping[float, Fraction]) -> Law:
     support: Array = np.array([float(place) for place, _ in hull])
     p_inf = float(hull[-1][1]) * (1.0 + 2 * UNIT_ROUNDOFF) + UNDERFLOW
     return Law(support, mass, p_inf, Side.UPPER, 4 * UNIT_ROUNDOFF, 0.0)
+
+
+def dots_of(raised: Array, deltas: Callable[[Array], Array], direction: Direction) -> dict[float, Fraction]:
+    """Dots of h from one direction of the profile, for :func:`law_from_dots`.
+
+    Args:
+        raised: shape (n,), ratios of at least 1.
+        deltas: from ``a - 1`` to at least the profile at a, at most 1; shape (n,) each.
+        direction: to add, the dots are at one over the ratios, rounded, and the profile is asked at what these are.
+    """
+    if direction is Direction.REMOVE:
+        values = deltas(raised - 1.0)
+        return {float(place): Fraction(float(value)) for place, value in zip(raised, values, strict=True)}
+    lowered = 1.0 / raised
+    values = deltas((1.0 - lowered) / lowered)
+    return {
+        float(place): 1 - Fraction(float(place)) + Fraction(float(place)) * Fraction(float(value))
+        for place, value in zip(lowered, values, strict=True)
+    }
 
 
 def _slope(a: tuple[Fraction, Fraction], b: tuple[Fraction, Fraction]) -> Fraction:

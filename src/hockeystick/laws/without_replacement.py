@@ -13,13 +13,14 @@ Proofs: docs/theory/fixed-size.md.
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from math import ceil, comb, exp, log, log1p
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from hockeystick.laws.dots import law_from_dots
+from hockeystick.laws.dots import dots_of, law_from_dots
 from hockeystick.laws.gaussian import gaussian_deltas
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import SMALLEST, Array, Law, lower_law
@@ -61,22 +62,12 @@ def revealing_step(rate: float, distances: Mapping[Direction, Distances], resolu
 
     Cost: O(nodes) profiles of Gaussians, and a convex hull in rational arithmetic.
     """
-    dots: dict[float, Fraction] = {}
+    known: dict[float, Fraction] = {}
     for direction, distance in distances.items():
         raised = _places(rate, distance.other, resolution)
-        if direction is Direction.REMOVE:
-            values = _step_deltas(rate, distance, raised - 1.0)
-            found = {float(place): Fraction(float(value)) for place, value in zip(raised, values, strict=True)}
-        else:
-            lowered = 1.0 / raised
-            values = _step_deltas(rate, distance, (1.0 - lowered) / lowered)
-            found = {
-                float(place): 1 - Fraction(float(place)) + Fraction(float(place)) * Fraction(float(value))
-                for place, value in zip(lowered, values, strict=True)
-            }
-        for place, dot in found.items():
-            dots[place] = min(dots.get(place, Fraction(1)), dot)
-    return law_from_dots(dots)
+        for place, dot in dots_of(raised, partial(_step_deltas, rate, distance), direction).items():
+            known[place] = min(known.get(place, Fraction(1)), dot)
+    return law_from_dots(known)
 
 
 def _places(rate: float, distance: float, resolution: Resolution) -> Array:

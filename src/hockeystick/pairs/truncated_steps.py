@@ -6,6 +6,7 @@ from math import sqrt
 
 import numpy as np
 
+from hockeystick.laws.displacement import Displacement
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs import independent_steps
@@ -42,14 +43,17 @@ class Crowding:
 class TruncatedSteps(DominatingPair):
     """Independent steps of Poisson sampling whose batches are cut to ``truncated_batch_size`` examples.
 
-    A step is *crowded* when the other examples that are drawn could be too many together with the k at stake. Whether
+    One example: a step is *tight* when the others that are drawn leave one place or none. Whether it is tight is
+    revealed, and which others have the first places; who has the last one is not (:attr:`displacement`).
+
+    Several: a step is *crowded* when the others that are drawn could be too many together with the k at stake. Whether
     it is crowded is revealed. If not, it is ``N(J, sigma^2)`` against ``N(0, sigma^2)`` with J of law Binomial(k, q);
     if so, ``N(2 J, sigma^2)`` against ``N(-J, sigma^2)`` with J the number that survive: J came into the batch and
     pushed up to J others out. Every component is mixed over J on both sides.
 
-    Dominates DP-SGD with these batches, for adaptive gradients, when the k examples are zeroed out; and when they are
-    added to, or removed from, ``num_examples`` of which they are a part (docs/theory/truncated-steps.md). It is not
-    attained; lower bounds are those of :attr:`Crowding.attained`.
+    Dominates DP-SGD with these batches, for adaptive gradients, when the k examples are zeroed out. It is not attained;
+    lower bounds are those of datasets in which the others have no gradients, or all the same
+    (docs/theory/truncated-steps.md).
 
     Attributes:
         sampling_prob: q in (0, 1].
@@ -79,7 +83,7 @@ class TruncatedSteps(DominatingPair):
     def crowding(self) -> Crowding:
         """The law of a step; sums of positive terms only, so that every number has a proved relative error."""
         q, cap, k = self.sampling_prob, self.truncated_batch_size, self.examples
-        others, chances, error = _binomial(self.num_examples - k, q)
+        others, chances, error = self._others
         tight = others > cap - k
         roomy, crowded = float(chances[~tight].sum()), float(chances[tight].sum())
         coins = binomial_step(k, q, 1.0, 1)
@@ -97,6 +101,29 @@ class TruncatedSteps(DominatingPair):
                 (roomy * survivors[0] + crowded, *(roomy * chance for chance in survivors[1:])), error
             )
         return Crowding(roomy=roomy, crowded=crowded, survivors=survivors, error=2.0 * error, attained=attained)
+
+    @cached_property
+    def _others(self) -> tuple[Array, Array, float]:
+        """How many of the others are drawn, with which chances, and the relative error of these."""
+        return _binomial(self.num_examples - self.examples, self.sampling_prob)
+
+    @cached_property
+    def displacement(self) -> Displacement:
+        """Who has the last place in a step, for one example at stake; from sums of positive terms."""
+        q, cap, crowding = self.sampling_prob, self.truncated_batch_size, self.crowding
+        others, chances, _ = self._others
+        one_left = float(chances[others == cap - 1].sum())
+        taken, pushed = (crowding.crowded * chance for chance in crowding.survivors)
+        return Displacement(
+            loose=float(chances[others < cap - 1].sum()),
+            empty=one_left * (1.0 - q),
+            taken=taken,
+            placed=one_left * q + pushed,
+            pushed=pushed,
+            counts=chances[others < cap][::-1],
+            rate=q,
+            error=2.0 * crowding.error,
+        )
 
 
 def _binomial(size: int, probability: float) -> tuple[Array, Array, float]:
