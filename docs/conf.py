@@ -39,11 +39,14 @@ myst_enable_extensions = ["deflist"]
 
 autosummary_ignore_module_all = False  # the public interface is what __all__ names
 autodoc_typehints = "none"  # docstrings say units and shapes; constrained fields would print pages of pydantic
-autodoc_mock_imports = ["accelerate", "dp_accounting", "jax", "jax_privacy", "opacus", "optax", "torch", "transformers"]
+autodoc_mock_imports = [
+    *("accelerate", "dp_accounting", "flwr", "jax", "jax_privacy", "opacus", "optax", "torch", "transformers"),
+]
 napoleon_custom_sections = [("Attributes", "params_style"), ("Fields", "params_style")]
 _MockObject.__or__ = lambda kind, other: kind  # annotations such as torch.Tensor | None
 with mock(autodoc_mock_imports):
-    for name in ("huggingface", "jax", "torch"):  # attributes of the package, which autodoc finds as modules alone
+    # attributes of the package, which autodoc finds as modules alone
+    for name in ("flower", "huggingface", "jax", "torch"):
         sys.modules[f"hockeystick.{name}"] = getattr(hockeystick, name)
 
 html_theme = "pydata_sphinx_theme"

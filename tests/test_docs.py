@@ -105,7 +105,7 @@ def test_what_a_page_shows_runs(page, tmp_path, monkeypatch):
     for framework, needed in (("torch", "opacus"), ("jax", "jax_privacy")):
         if f"import {framework}" in page.read_text():
             pytest.importorskip(needed)
-    for framework in ("transformers", "peft", "lightning"):
+    for framework in ("transformers", "peft", "lightning", "flwr"):
         if re.search(f"^ *(import|from) {framework}", page.read_text(), re.MULTILINE):
             pytest.importorskip(framework)
     monkeypatch.chdir(tmp_path)

@@ -17,6 +17,7 @@ NEEDED = {
     "noise.devices.kernels": ("triton",),
     "noise.devices.steps": ("torch", "triton"),
     "noise.devices.words": ("triton",),
+    "training.flower": ("flwr",),
     "training.huggingface": ("opacus", "accelerate", "transformers"),
     "training.jax": ("jax_privacy",),
     "training.torch": ("opacus",),

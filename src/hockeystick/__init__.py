@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         SquareRoot,
         TreeRestart,
     )
+    from hockeystick.training import flower as flower
     from hockeystick.training import huggingface as huggingface
     from hockeystick.training import jax as jax
     from hockeystick.training import torch as torch
@@ -146,6 +147,7 @@ _ROOMS = {
     "attacks": "hockeystick.attacks",
     "jax": "hockeystick.training.jax",
     "audit": "hockeystick.audit",
+    "flower": "hockeystick.training.flower",
     "huggingface": "hockeystick.training.huggingface",
     "noise": "hockeystick.noise",
     "torch": "hockeystick.training.torch",

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hockeystick.laws.displacement import Displacement
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs import independent_steps
@@ -15,6 +15,9 @@ from hockeystick.pairs.binomial_steps import binomial_step, unimodal
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.mixture_steps import MixtureStep
 from hockeystick.samplers import Poisson
+
+if TYPE_CHECKING:
+    from hockeystick.laws.displacement import Displacement
 
 RAREST = 1e-200
 """A chance of a crowded step below this may have lost digits to the range of the binomial law."""
@@ -108,8 +111,10 @@ class TruncatedSteps(DominatingPair):
         return _binomial(self.num_examples - self.examples, self.sampling_prob)
 
     @cached_property
-    def displacement(self) -> Displacement:
+    def displacement(self) -> "Displacement":
         """Who has the last place in a step, for one example at stake; from sums of positive terms."""
+        from hockeystick.laws.displacement import Displacement
+
         q, cap, crowding = self.sampling_prob, self.truncated_batch_size, self.crowding
         others, chances, _ = self._others
         one_left = float(chances[others == cap - 1].sum())

@@ -2,7 +2,7 @@
 
 :class:`Run`, the adaptive optimisers and :func:`exact_sum` need numpy alone. ``hockeystick.torch`` puts them behind
 Opacus, ``hockeystick.huggingface`` behind the Trainer of transformers, ``hockeystick.jax`` puts runs behind JAX
-Privacy.
+Privacy, ``hockeystick.flower`` behind Flower's rounds.
 """
 
 from importlib import import_module

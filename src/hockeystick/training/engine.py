@@ -1,7 +1,7 @@
 """What the engines of all frameworks share: a plan, its noise, its run, and the certificate of what was run."""
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certificate import Certificate
@@ -27,6 +27,8 @@ class Engine:
 
     Raises: InvalidInputError for what is neither a Plan nor a Mechanism.
     """
+
+    BEGINS: ClassVar[str] = "make_private"
 
     def __init__(self, plan: Plan | Mechanism | None) -> None:
         if plan is not None and not isinstance(plan, Plan | Mechanism):
@@ -81,9 +83,9 @@ class Engine:
 
     @property
     def run(self) -> Run:
-        """The run; raises InvalidInputError before ``make_private``."""
+        """The run; raises InvalidInputError before ``make_private``, or what else begins it."""
         if self._run is None:
-            raise InvalidInputError("There is no run yet; call make_private first.")
+            raise InvalidInputError(f"There is no run yet; call {self.BEGINS} first.")
         return self._run
 
     def _settle(self, noise_multiplier: float | None = None, target: Target | None = None) -> None:
