@@ -105,6 +105,27 @@ def test_commands_that_compute_nothing_load_no_engine(words: tuple[str, ...], tm
     assert command(tmp_path, *words) == set()
 
 
+def test_a_plan_is_refused_before_anything_that_computes_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "refused.toml").write_text(PLAN.replace("600,", "600000,"))
+    commands = ("epsilon", "delta", "calibrate", "compare", "curve", "recommend", "audit", "tune", "explore")
+    statements = (
+        "import sys\n"
+        "from hockeystick.cli.main import main\n"
+        f"for command in {commands!r}:\n"
+        "    options = {'delta': ['--epsilon=1'], 'tune': ['--trials=3']}.get(command, [])\n"
+        "    try: main([command, 'refused.toml', *options])\n"
+        "    except SystemExit as error: assert error.code == 2, (command, error.code)\n"
+        "rooms = ('accountants', 'audit', 'calibration', 'certification', 'composition', 'explorer', 'pairs', 'laws')\n"
+        "seen = {name for name in sys.modules if name.startswith(tuple(f'hockeystick.{room}' for room in rooms))}\n"
+    )
+    code = f"{statements}print('SEEN', *seen)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.split()[-1:] == ["SEEN"], done.stdout
+    assert done.stderr.count("Got 600000") == 9, done.stderr
+
+
 @pytest.mark.parametrize("name", ["Mechanism", "Plan", "Certificate"])
 def test_descriptions_load_no_engine(name: str, tmp_path: Path) -> None:
     assert modules_after(f"import hockeystick; hockeystick.{name}", tmp_path) == set()

@@ -90,8 +90,6 @@ def command(
     The batches and the noise are drawn, and compared with what is claimed. With --replay, --rows or --invariance, your
     own loop, noise or model is tested instead. The exit code is 1 if the audit finds evidence against the claim.
     """
-    from hockeystick.audit.parts import audit_part
-    from hockeystick.certification.issue import certify
     from hockeystick.plan import Plan
 
     unused: dict[str, object] = {"--delta": delta, "--part": part, "--samples": samples, "--budget": budget}
@@ -139,6 +137,9 @@ def command(
     if rows is not None:
         _report([_of_rows(rows, mechanism, _level(level or LEVEL))], json)
         return
+    from hockeystick.audit.parts import audit_part  # after the plan is read, so that a bad one is refused at once
+    from hockeystick.certification.issue import certify
+
     wanted = _parts(part)
     at = common.wanted_delta(loaded, delta) if "mechanism" in wanted else None
     count, share = _whole("--samples", samples or SAMPLES), _level(level or LEVEL) / len(wanted)

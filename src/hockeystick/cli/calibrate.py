@@ -28,13 +28,14 @@ def command(
 
     The answer is certified, and the certificate is written to a file.
     """
+    from hockeystick.plan import Plan
+
+    loaded = Plan.load(plan)  # before the rest is imported, so that a bad plan is refused at once
     from hockeystick.bounds import Question, check_target
     from hockeystick.calibration.search import calibrate_and_certify
     from hockeystick.certificate import Statements
     from hockeystick.certification.description import state
-    from hockeystick.plan import Plan
 
-    loaded = Plan.load(plan)
     target = common.wanted_epsilon(loaded, epsilon)
     at = common.wanted_delta(loaded, delta)
     path = out if out is not None else Path(plan).stem + ".certificate.json"

@@ -155,17 +155,17 @@ def mechanism_with_noise(plan: "Plan", option: str | None) -> "Mechanism":
 
 def check_method(name: str | None) -> None:
     """Refuse the name of an unknown accountant."""
-    from hockeystick.accountants.registry import accountant
-
     if name is not None:
+        from hockeystick.accountants.registry import accountant
+
         accountant(name)
 
 
 def check_generator(name: str | None) -> None:
     """Refuse the name of an unknown generator."""
-    from hockeystick.noise.generators import known
-
     if name is not None:
+        from hockeystick.noise.generators import known
+
         known(name)
 
 

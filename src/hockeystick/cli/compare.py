@@ -21,11 +21,12 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Bound epsilon with every accountant that applies to a plan."""
-    from hockeystick.certification.issue import compare
     from hockeystick.plan import Plan
+
+    loaded = Plan.load(plan)  # before the rest is imported, so that a bad plan is refused at once
+    from hockeystick.certification.issue import compare
     from hockeystick.report.table import comparison_json, comparison_table
 
-    loaded = Plan.load(plan)
     at = common.wanted_delta(loaded, delta)
     mechanism = common.mechanism_with_noise(loaded, noise_multiplier)
     if plot is not None:

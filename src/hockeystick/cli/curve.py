@@ -41,12 +41,13 @@ def command(
 
     It does so for the plan's noise multiplier, for several noise multipliers, or for several targets.
     """
+    from hockeystick.plan import Plan
+
+    loaded = Plan.load(plan)  # before the rest is imported, so that a bad plan is refused at once
     from hockeystick.bounds import Question
     from hockeystick.curve import curve
-    from hockeystick.plan import Plan
     from hockeystick.report.curves import check_curve_path, curves_table, save_curves
 
-    loaded = Plan.load(plan)
     at = common.wanted_delta(loaded, delta)
     Question(delta=at)
     if epsilon is not None and noise_multiplier is not None:

@@ -80,10 +80,11 @@ def command(
     progress = Progress(interruption.began(), table=not json)
     with progress.every_second():  # from the imports on, which take seconds on a busy machine
         from hockeystick.recommendation.open_plan import OpenPlan
+
+        loaded = OpenPlan.load(plan)  # before the rest is imported, so that a bad plan is refused at once
         from hockeystick.recommendation.recommend import BUDGET, recommend
         from hockeystick.report.recommendation import recommendation_json, recommendation_table
 
-        loaded = OpenPlan.load(plan)
         target, at = common.wanted_epsilon(loaded, epsilon), common.wanted_delta(loaded, delta)
         workload = _workload(momentum, schedule, weight_decay, measure)
         limits = _limits(samplers, memory, parameters, dtype, samples.allow is not None)

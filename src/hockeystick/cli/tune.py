@@ -1,12 +1,16 @@
 """hockeystick tune: the privacy of releasing the best of several trials."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hockeystick.cli import common
 from hockeystick.cli.compose import DeltaOption, EpsilonOption, OutOption, asked_for, certificate_of_one_run, report
+
+if TYPE_CHECKING:
+    from hockeystick.certificate import AnyCertificate
+    from hockeystick.mechanism import Mechanism
 
 
 def command(
@@ -35,10 +39,6 @@ def command(
 
     The claim covers the output of the best trial alone: not the other trials, not their scores, not their number.
     """
-    from hockeystick.certificate import AnyCertificate, Interval
-    from hockeystick.composition.trials import trials_of
-    from hockeystick.composition.tuning import tuning
-    from hockeystick.mechanism import Mechanism
     from hockeystick.plan import Plan
 
     run: AnyCertificate | Mechanism
@@ -46,8 +46,13 @@ def command(
         plan = Plan.load(trial)
         run, known = common.mechanism_with_noise(plan, None), plan.target.delta
     else:
+        from hockeystick.certificate import Interval
+
         run = certificate = common.with_matrix(certificate_of_one_run(trial), None)
         known = None if isinstance(certificate.delta, Interval) else certificate.delta
+    from hockeystick.composition.trials import trials_of  # after the plan is read, so that a bad one is refused at once
+    from hockeystick.composition.tuning import tuning
+
     asked = asked_for(delta, epsilon, [] if known is None else [known])
     number = common.number("--trials", trials)
     trials_of(number, distribution)  # refuses bad input before anything is compiled
