@@ -129,8 +129,14 @@ def certify_with(
     methods: Sequence[str] | None,
     monte_carlo: MonteCarlo | None,
     policy: SearchPolicy,
+    *,
+    whole: bool = True,
 ) -> Certificate:
-    """:func:`certify` with the accountants that are allowed for upper bounds; None for the default ones."""
+    """:func:`certify` with the accountants that are allowed for upper bounds; None for the default ones.
+
+    Args:
+        whole: as for :func:`certificate_of`.
+    """
     mechanism = prepared(mechanism, deadline, monte_carlo)
     pair = dominating_pair(mechanism)
     settings = settings_for(question, pair, deadline, monte_carlo, policy)
@@ -139,7 +145,7 @@ def certify_with(
         if methods is not None:
             refuse_if_none_bounds(methods, outcomes, mechanism.sigma)
         outcomes += run_accountants(pair, question, settings, policy=policy, methods=["gaussian"], sides=(Side.UPPER,))
-    return certificate_of(mechanism, pair, question, outcomes, settings)
+    return certificate_of(mechanism, pair, question, outcomes, settings, whole=whole)
 
 
 def prepared(mechanism: Mechanism, deadline: Deadline, monte_carlo: MonteCarlo | None = None) -> Mechanism:

@@ -9,7 +9,7 @@ from hockeystick.accountants.direct import by_contours
 from hockeystick.bounds import Bound, Question
 from hockeystick.certificate import Accuracy, AnyCertificate, Certificate, CertificateOfFormat1, Interval
 from hockeystick.certification.description import origin
-from hockeystick.certification.issue import PORTABLE, certify
+from hockeystick.certification.issue import PORTABLE, certify_with
 from hockeystick.certification.schedule import DELTA_NODES, EPSILON_NODES, planned
 from hockeystick.composition.claims import check_comparable, shared_facts, unit_of
 from hockeystick.composition.composition import Composition, check_together
@@ -42,6 +42,8 @@ REFERENCE = "docs/theory/composition.md; Zhu, Dong and Wang 2022, Theorem 10; Do
 COARSE_NODES = 24
 FEW_ORDERS = 30
 """Orders of the contours of a composition, each of which costs a line for every different step."""
+FEW_MECHANISMS = 20
+"""Up to so many different mechanisms, certificates issued for a composition read attack numbers off whole profiles."""
 USUAL_DELTA = 1e-6
 """Where a mechanism without a certificate is certified when delta at an epsilon is asked for."""
 Together = str | Sequence[Sequence[int]]
@@ -109,14 +111,15 @@ def as_certificates(
             f"instead."
         )
     certificates: list[AnyCertificate] = []
-    issued: list[tuple[Mechanism, AnyCertificate]] = []
+    issued: dict[Mechanism, AnyCertificate] = {}
+    whole = len({run for run in runs if isinstance(run, Mechanism)}) <= FEW_MECHANISMS
     for place, run in enumerate(runs):
         if isinstance(run, Mechanism):
-            known = next((certificate for other, certificate in issued if other == run), None)
-            if known is None:
-                known = certify(run, delta=question.delta or USUAL_DELTA, deadline=deadline)
-                issued.append((run, known))
-            certificates.append(known)
+            if run not in issued:
+                alone = Question(delta=question.delta or USUAL_DELTA)
+                policy, deadline = planned(run, None, deadline)
+                issued[run] = certify_with(run, alone, deadline, None, None, policy, whole=whole)
+            certificates.append(issued[run])
         elif isinstance(run, Certificate | CertificateOfFormat1):
             certificates.append(run)
         else:

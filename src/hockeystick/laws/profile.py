@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import exp, isnan, log
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,17 +23,10 @@ SMALLEST_RATIO = 1e-12
 """Relative to delta; the search for an epsilon treats smaller values alike, because only the sign matters there."""
 
 
-@runtime_checkable
-class ManyAtOnce(Protocol):
-    """A profile that answers many epsilons together in less time than one by one."""
-
-    def each(self, epsilons: Sequence[float]) -> list[float]:
-        """What the profile says of each of these epsilons."""
-
-
 def each(profile: Profile, epsilons: Sequence[float]) -> list[float]:
-    """What a profile says of each of these epsilons."""
-    return profile.each(epsilons) if isinstance(profile, ManyAtOnce) else [profile(epsilon) for epsilon in epsilons]
+    """What a profile says of each of these epsilons; one that has a method of this name may find them together."""
+    together: Callable[[Sequence[float]], list[float]] | None = getattr(profile, "each", None)
+    return [profile(epsilon) for epsilon in epsilons] if together is None else together(epsilons)
 
 
 def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
