@@ -197,6 +197,17 @@ def test_answers_depend_on_the_question_alone() -> None:
     assert in_turn == [RareSteps(1.7e-4, 0.45, 2155, 1e-6).sides(epsilon, Direction.REMOVE) for epsilon in asked]
 
 
+@pytest.mark.parametrize(("rate", "sigma", "steps", "epsilon"), [(2.332e-4, 0.537459, 595, 0.6469)])
+def test_a_finer_lattice_answers_before_laws_are_made(rate: float, sigma: float, steps: int, epsilon: float) -> None:
+    """The second lattice has more than 6,000 places and misses the width by a sixth; laws are .08 percent apart here."""
+    lattice = RareSteps(rate, sigma, steps, 1e-5)
+    sides = lattice.sides(epsilon, Direction.REMOVE)
+    assert sides is not None
+    assert sides.lower <= sides.upper <= 1.0007 * sides.lower
+    contours = Profiles(PoissonMoments(rate, sigma), steps).at_most(epsilon, Direction.REMOVE)
+    assert sides.lower <= contours
+
+
 @pytest.mark.parametrize(
     ("rate", "sigma", "steps", "epsilons"),
     [

@@ -24,7 +24,7 @@ MOST_VISITS = 4.0
 """Steps times rate; where an example takes part more often, contours answer."""
 LEAST_STEPS = 64
 """Fewer steps compose by laws in few products, which are tighter."""
-LEVELS = ((4e-4, 2e-3), (1e-4, 5e-4), (2e-5, 1e-4), (4e-6, 2e-5), (8e-7, 4e-6), (2e-7, 1e-6))
+LEVELS = ((4e-4, 2e-3), (1e-4, 5e-4), (5e-5, 2.5e-4), (2e-5, 1e-4), (4e-6, 2e-5), (8e-7, 4e-6), (2e-7, 1e-6))
 """Spacings that are tried: the first number over the visits, and at most the second one.
 
 What the places of nearly all steps add to delta is proportional to spacing and visits. Ratios of few visits with much
@@ -32,7 +32,7 @@ noise are so near to 1 that the finest spacing has a few thousand places.
 """
 FEW_PLACES = 200
 """A spacing with fewer of them is too wide for any answer, unless it is the last one."""
-MOST_PLACES = 6_000
+MOST_PLACES = 20_000
 """A spacing with more places is not refined: that would take as long as the laws."""
 CELLS = 400.0
 """At least so many places for each standard deviation of log Y."""
