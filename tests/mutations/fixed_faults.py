@@ -125,6 +125,13 @@ FAULTS = [
         f"{BOUNDS}::test_known_batches_are_a_gaussian_of_twice_the_sensitivity",
     ),
     (
+        "pairs/registry.py",
+        "single, replaced = other, False  #",
+        "single, replaced, examples = other, False, 1  #",
+        "all examples of a user are replaced for the price of one",
+        f"{BOUNDS}::test_users_that_are_replaced_are_covered_and_cost_a_link_for_each_example",
+    ),
+    (
         "samplers/fixed_size.py",
         "if step % self.cohort_steps == 0:\n                cohort",
         "if step == 0:\n                cohort",

@@ -16,9 +16,10 @@ from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.profile import law_delta
 from hockeystick.laws.without_replacement import Distances, averaged_profile, revealing_step
-from hockeystick.pairs.fixed_size import FixedSizeSteps
+from hockeystick.pairs.fixed_size import FixedSizeSteps, from_fixed_size
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.pairs.users import Users
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
@@ -125,6 +126,35 @@ def test_integrals_that_end_early_say_no_less() -> None:
     early, late = (averaged_profile(deltas, 0.5, 1.0, 2, smallest) for smallest in (1e3, 1e-9))
     for epsilon in (0.0, 0.5, 0.9):
         assert early(epsilon) >= late(epsilon) * 0.999
+
+
+@pytest.mark.parametrize(("examples", "size", "batch", "sigma"), [(2, 4, 2, 1.5), (2, 5, 1, 0.7), (3, 6, 4, 3.0)])
+def test_users_that_are_replaced_are_covered_and_cost_a_link_for_each_example(
+    examples: int, size: int, batch: int, sigma: float
+) -> None:
+    """One step, all batches enumerated; removing the examples first would be twice as many links."""
+    unit = hs.Unit(kind="user", examples_per_user=examples, neighbours="replace")
+    sampler = hs.FixedSize(batch_size=batch, num_examples=size, steps=1)
+    mechanism = hs.Mechanism(sampler=sampler, noise_multiplier=sigma, unit=unit)
+    ends = np.concatenate([[-inf], np.linspace(-REACH * sigma - 6.0, REACH * sigma + 6.0, 3999), [inf]])
+
+    def output(everyone: list[float]) -> np.ndarray:
+        sums = [sum(chosen) for chosen in combinations(everyone, batch)]
+        return np.mean([normal_cells((ends - centre) / sigma) for centre in sums], axis=0)
+
+    upper, lower = bounds(mechanism, Side.UPPER), bounds(mechanism, Side.LOWER)
+    attained = dict.fromkeys(EPSILONS, 0.0)
+    for common in (-1.0, 0.0, 1.0):
+        for instead in (-1.0, 0.0):
+            others = [common] * (size - examples)
+            p, q = output([1.0] * examples + others), output([instead] * examples + others)
+            for epsilon in EPSILONS:
+                attained[epsilon] = max(attained[epsilon], delta(p, q, epsilon), delta(q, p, epsilon))
+    for epsilon in EPSILONS:
+        assert lower.delta(epsilon) <= attained[epsilon] * (1.0 + 1e-4) <= upper.delta(epsilon) * (1.0 + 2e-4)
+    through_ghosts = Users(noise_multiplier=sigma, single=from_fixed_size(mechanism), examples=examples, replaced=True)
+    chain = METHOD.bound(through_ghosts, Side.UPPER, Settings(Resolution(30, 1e-9)))
+    assert upper.epsilon(1e-3) < chain.epsilon(1e-3)
 
 
 @pytest.mark.weekly

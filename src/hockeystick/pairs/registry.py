@@ -74,10 +74,11 @@ BELOW: dict[str, OfUsers] = {
     "multi_attribution": users.below_separated,
 }
 """Pairs from below, where the law of the copies has no lower bound of its own."""
-OPPOSED: dict[str, OfUsers] = {"deterministic": users.opposed, "fixed_size": fixed_size.replaced}
+OPPOSED: dict[str, OfUsers] = {"deterministic": users.opposed}
 """Pairs from below where the examples are replaced by others of opposite gradients."""
 REPLACED: dict[str, OfUsers] = {"fixed_size": fixed_size.replaced}
-"""The pair of one example that is replaced; a kind without a line is left to the chain of two links."""
+"""The pair of one example that is replaced; a kind without a line is left to the chain of two links. Of several
+examples one after the other is replaced."""
 
 
 def pair_types(strategy: str, sampler: str) -> tuple[type[DominatingPair], ...]:
@@ -117,10 +118,10 @@ def of_unit(mechanism: Mechanism, single: DominatingPair) -> DominatingPair:
             )
         # the pair is that of a user already, unless examples know nothing of one another
         examples = sampler.examples_per_user if sampler.exclusion == "example" else 1
-    if examples == 1:
-        pair = _of_kind(REPLACED, mechanism, single) if replaced else single
-        if pair is not None:
-            return pair
+    if replaced and (other := _of_kind(REPLACED, mechanism, single)) is not None:
+        single, replaced = other, False  # a link of the chain replaces an example: none is removed first
+    if examples == 1 and not replaced:
+        return single
     if examples != unit.examples:
         mechanism = mechanism.model_copy(update={"unit": Unit(kind="user", examples_per_user=examples)})
     copies = _of_kind(COPIES, mechanism, single) if examples > 1 else None
