@@ -201,6 +201,13 @@ FAULTS = [
         "tests/sequences/test_moving_averages_ring.py",
     ),
     (
+        "src/hockeystick/sequences/moving_averages_ring.py",
+        "* share - moved - slack",
+        "* share",
+        "a function that has not settled is taken for one that has",
+        "tests/sequences/test_moving_averages_ring.py",
+    ),
+    (
         "src/hockeystick/sequences/moving_averages_kernels.py",
         "y[j] = v * c[j] - u * d[j]",
         "y[j] = v * c[j] + u * d[j]",

@@ -1,10 +1,13 @@
 """Closed rings against products of all steps as matrices, and each inequality that their traces rest on."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
+from hockeystick.sequences import moving_averages_transform
 from hockeystick.sequences.moving_averages import MovingAverages
 from hockeystick.sequences.moving_averages_transform import (
     Group,
@@ -113,6 +116,35 @@ def test_what_blocks_leave_beside_one_function(chain: MovingAverages, frequency:
         exact *= np.linalg.norm(block - np.outer(values, values.conj() @ block))
     traced = _traced(given, tables, 1e3, Deadline())[1]  # which two blocks serve
     assert exact - 1e-12 <= traced <= 1.00001 * exact + 1e-7
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+@pytest.mark.parametrize("frequency", [2.0, 60.0, 200.0])
+def test_alike_blocks_need_few_adjoints(depth: int, frequency: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All blocks of a ring: no less than the product of the norms of their matrices, and hardly more."""
+    given, taken = prepared(ring(depth, other=False), 1e-3, Deadline()), [0]
+
+    def counted(*arguments: Any) -> Any:
+        step = _adjoint(*arguments)
+
+        def adjoint(values: np.ndarray) -> np.ndarray:
+            taken[0] += 1
+            return step(values)
+
+        return adjoint
+
+    monkeypatch.setattr(moving_averages_transform, "_adjoint", counted)
+    tables, (group,) = tables_of(given, frequency), given.groups
+    error = _traced(given, tables, 0.0, Deadline())[1]
+    block = np.linalg.matrix_power(matrix(given, group, tables), depth - 1)
+    values, blocks = np.sqrt(given.windows.start).astype(COMPLEX), group.length // (depth - 1)
+    exact = 1.0
+    for _ in range(blocks):
+        values = block @ values
+        values /= np.linalg.norm(values)
+        exact *= np.linalg.norm(block - np.outer(values, values.conj() @ block))
+    assert exact - 1e-12 <= error <= 1.05**blocks * exact + 1e-9
+    assert depth - 1 <= taken[0] <= blocks * (depth - 1) // 2
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1.0, 30.0])

@@ -418,6 +418,8 @@ class NoiseSearch:
         seen = self._values(method, self.coarse)
         for _ in range(APPROACHES):
             way = log(seen[noise] / self.epsilon) / self.slope
+            if abs(way) <= COARSE_WIDTH:  # another look would say the same
+                return noise
             noise *= exp(way)
             if abs(way) <= LOOK_WIDTH:
                 return noise

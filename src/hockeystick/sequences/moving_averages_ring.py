@@ -9,12 +9,13 @@ Proof: docs/theory/moving-averages.md, section 8.
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from math import sqrt
+from math import hypot, sqrt
 
 import numpy as np
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.sequences.moving_averages import Windows
+from hockeystick.sequences.moving_averages_kernels import factor_of
 from hockeystick.sequences.moving_averages_steps import Step, stationary
 
 FEWEST_BLOCKS = 2
@@ -25,6 +26,8 @@ LEAST_SIZE = 1e-100
 """The least size of functions before they are scaled: squares of smaller numbers underflow."""
 POWERS = 0.1
 """Share of the error that powers may have."""
+SETTLED = 1.1
+"""Alike blocks may leave so many times as much, squared, beside a settled function as where an adjoint was taken."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def trace(windows: Windows, factors: list[Factor], rounding: float, tolerance: f
         rounding: bound on the norm of what rounding changes in all of them together, of a function of norm 1.
         tolerance: of the error; it may not be reached.
 
-    Cost: one lap, and four times the steps of the blocks that are needed for the error.
+    Cost: one lap, and two to four times the steps of the blocks that are needed for the error.
     """
     depth, start = int(windows.places.shape[1]), windows.start
     order = [number for number, factor in enumerate(factors) for _ in range(factor.length)][::-1]
@@ -71,18 +74,25 @@ def trace(windows: Windows, factors: list[Factor], rounding: float, tolerance: f
     settled = np.vstack([np.ones(start.size), np.zeros(start.size)])
     settled /= size_of(settled)
     steps, rest = 0, 1.0
+    share, least, last = 0.0, 0.0, list[int]()  # of the last block whose adjoint was taken
     for count in range(1, len(order) // depth + 1):
         block = order[steps : steps + depth]
         steps += depth
-        values = settled
+        before = values = settled
         for number in block:
             values = factors[number].step(values)
         if size_of(values) > LEAST_SIZE:
             settled = values / size_of(values)
-        seen = settled
-        for number in block[::-1]:
-            seen = factors[number].adjoint(seen)
-        beside = sqrt(max(squared(*block) - size_of(seen) ** 2, 0.0) + slack)
+        # With settled = a before + r the adjoint of the same block takes it to at least |a| times as much, less |r|.
+        real, imaginary, moved = factor_of(before, settled, start)
+        share = max(hypot(real, imaginary) * share - moved - slack, 0.0) if block == last else 0.0
+        if squared(*block) - share**2 > SETTLED * least:
+            seen = settled
+            for number in block[::-1]:
+                seen = factors[number].adjoint(seen)
+            share, last = size_of(seen), block
+            least = squared(*block) - share**2
+        beside = sqrt(max(squared(*block) - share**2, 0.0) + slack)
         rest *= beside if count <= FEWEST_BLOCKS else min(beside, 1.0)
         if count >= FEWEST_BLOCKS and rest <= max(POWERS * tolerance, rounding):
             break
