@@ -369,7 +369,9 @@ def _released(
     most = released.value * (1.0 + COARSE_GOAL)
     if not _is_at_most(certain, most):
         # With little effort some methods say nothing, and are the best with more.
-        silent = [one.method for one in certain if one.value is None and _may_say_more(one.method, pair)]
+        silent = [
+            outcome.method for outcome in certain if outcome.value is None and _may_say_more(outcome.method, pair)
+        ]
         certain += run_accountants(pair, question, whole, policy=policy, methods=silent, sides=above) if silent else []
     below = []
     if lowest is None or not lowest.value or released.value > lowest.value * (1.0 + LOWER_GOAL):
@@ -384,14 +386,14 @@ def _released(
 
 def _may_say_more(method: str, pair: DominatingPair) -> bool:
     """Whether a method bounds this pair from above, and more effort helps it."""
-    one = accountant(method)
-    return one.plans_effort and one.why_not(pair, Side.UPPER) is None
+    candidate = accountant(method)
+    return candidate.plans_effort and candidate.why_not(pair, Side.UPPER) is None
 
 
 def _is_at_most(outcomes: Sequence[Outcome], most: float) -> bool:
     """Whether the least upper bound is at most this."""
-    found = best(outcomes, Side.UPPER)
-    return found is not None and found.value is not None and found.value <= most
+    least = best(outcomes, Side.UPPER)
+    return least is not None and least.value is not None and least.value <= most
 
 
 def _bound_below(

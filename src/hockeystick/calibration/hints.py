@@ -50,13 +50,13 @@ def hints(certificate: CertificateBase, asked: Asked) -> list[str]:
     >>> hints(hs.certify(run, delta=1e-5), Asked())[0].split(":")[0]
     'No amplification is proved for shuffled batches'
     """
-    found = [
+    sentences = [
         _of_sampling(certificate, asked),
         _of_the_sampler(certificate, asked),
         _of_time(certificate, asked),
         _of_delta(certificate),
     ]
-    return [one for one in found if one is not None]
+    return [hint for hint in sentences if hint is not None]
 
 
 def _of_sampling(certificate: CertificateBase, asked: Asked) -> str | None:
@@ -135,8 +135,8 @@ def _of_time(certificate: CertificateBase, asked: Asked) -> str | None:
     if not certificate.cut_off:
         return None
     allowed = DEFAULT_WORK if asked.budget is None else asked.budget
-    seconds = ceil(allowed + sum(one.seconds for one in certificate.cut_off))
-    names = ", ".join(dict.fromkeys(one.method for one in certificate.cut_off))
+    seconds = ceil(allowed + sum(cut.seconds for cut in certificate.cut_off))
+    names = ", ".join(dict.fromkeys(cut.method for cut in certificate.cut_off))
     return (
         f"--budget {seconds} or more may leave time for what was left out or cut off ({names}), and improve the bound."
     )

@@ -81,10 +81,10 @@ class Answer:
     @property
     def upper(self) -> Outcome:
         """The least upper bound; raises BudgetExceededError or CannotCertifyError where there is none."""
-        found = best(self.outcomes, Side.UPPER)
-        if found is None or found.value is None:
+        least = best(self.outcomes, Side.UPPER)
+        if least is None or least.value is None:
             refuse_without_bound(self.outcomes, f" at noise_multiplier = {self.noise:g}")
-        return found
+        return least
 
     @property
     def stated(self) -> float:
@@ -178,12 +178,12 @@ class NoiseSearch:
         try:
             affordable = self.methods or self._affordable(near)
             outcomes = self.run(near, affordable, self.coarse, (Side.UPPER, Side.LOWER), METHOD_GOAL)
-            found, lowest = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
+            least, lowest = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
             if lowest is not None and lowest.value:
                 self.from_below = near * (lowest.value / self.epsilon) ** SLOPE
-            if found is not None and found.value is not None and found.method != "gaussian":
-                near *= (found.value / self.epsilon) ** SLOPE
-                self.smallest([found.method], self.coarse, near, COARSE_WIDTH)
+            if least is not None and least.value is not None and least.method != "gaussian":
+                near *= (least.value / self.epsilon) ** SLOPE
+                self.smallest([least.method], self.coarse, near, COARSE_WIDTH)
         except BudgetExceededError:
             pass
         return self._issued(self._so_far(), whole=False)
@@ -227,8 +227,8 @@ class NoiseSearch:
         """The certified epsilon; raises BudgetExceededError when the deadline cuts a method off."""
         both = methods is None  # as certify, which stops when the two sides meet
         sides = (Side.UPPER, Side.LOWER) if both else (Side.UPPER,)
-        found = best(self.run(noise, methods, settings, sides), Side.UPPER)
-        return inf if found is None or found.value is None else found.value
+        least = best(self.run(noise, methods, settings, sides), Side.UPPER)
+        return inf if least is None or least.value is None else least.value
 
     def run(
         self, noise: float, methods: Sequence[str] | None, settings: Settings, sides: Sequence[Side], goal: float = 0.0
@@ -255,8 +255,8 @@ class NoiseSearch:
         for outcome in outcomes:
             if outcome.side is Side.UPPER and outcome.value is not None:
                 self._values(outcome.method, settings)[noise] = outcome.value
-        found = best(outcomes, Side.UPPER)
-        passes = found is not None and found.value is not None and found.value <= self.epsilon
+        least = best(outcomes, Side.UPPER)
+        passes = least is not None and least.value is not None and least.value <= self.epsilon
         if passes and (self.best is None or noise <= self.best.noise):
             self.best = Answer(noise, outcomes, settings)
         self.cut = [
@@ -314,14 +314,14 @@ class NoiseSearch:
 
     def _issued(self, answer: Answer, *, whole: bool = True) -> Certificate:
         """The certificate of an answer, with attack numbers from the whole profile where that is wanted."""
-        found = self.mechanism.with_noise(answer.noise)
-        pair = dominating_pair(found)
-        return certificate_of(found, pair, self.question, answer.outcomes, answer.settings, whole=whole)
+        mechanism = self.mechanism.with_noise(answer.noise)
+        pair = dominating_pair(mechanism)
+        return certificate_of(mechanism, pair, self.question, answer.outcomes, answer.settings, whole=whole)
 
     def _seconds(self, method: str, noise: float) -> float:
         """Standard seconds of one side by a method, 0 where it does not apply."""
-        one, pair = accountant(method), dominating_pair(self.mechanism.with_noise(noise))
-        return one.seconds(pair) if one.why_not(pair, Side.UPPER) is None else 0.0
+        candidate, pair = accountant(method), dominating_pair(self.mechanism.with_noise(noise))
+        return candidate.seconds(pair) if candidate.why_not(pair, Side.UPPER) is None else 0.0
 
     def _affordable(self, noise: float) -> list[str]:
         """The default accountants that the planned work allows to run again and again."""
@@ -330,9 +330,9 @@ class NoiseSearch:
         return [
             name
             for name in DEFAULT
-            if (one := ACCOUNTANTS[name]).kind is Kind.DETERMINISTIC
-            and one.why_not(pair, Side.UPPER) is None
-            and one.seconds(pair) <= longest
+            if (candidate := ACCOUNTANTS[name]).kind is Kind.DETERMINISTIC
+            and candidate.why_not(pair, Side.UPPER) is None
+            and candidate.seconds(pair) <= longest
         ]
 
     def _best_method(self, start: float) -> tuple[str, float]:
@@ -351,12 +351,12 @@ class NoiseSearch:
         self._remember_looser(_uppers(outcomes), chosen.value, noise)
         self._remember_lower(outcomes, noise)
         if name != "gaussian" and abs(off) > FAR and noise in self._values(name, self.coarse):
-            rivals |= {one: self.coarse for one, value in _uppers(outcomes).items() if value is not None}
+            rivals |= {rival: self.coarse for rival, value in _uppers(outcomes).items() if value is not None}
             noise = self._nearer(name, noise)
         else:
             noise *= exp(off / self.slope)
-        left = [one for one in rivals if one not in ("gaussian", name) and (one, Side.UPPER) not in self.looser]
-        values = {one: self.upper(noise, [one], rivals[one]) for one in left} | {name: self.epsilon}
+        left = [rival for rival in rivals if rival not in ("gaussian", name) and (rival, Side.UPPER) not in self.looser]
+        values = {rival: self.upper(noise, [rival], rivals[rival]) for rival in left} | {name: self.epsilon}
         closest = min(values, key=values.__getitem__)
         if closest != name:
             name, noise = closest, noise * (values[closest] / self.epsilon) ** (1.0 / self.slope)
@@ -404,11 +404,11 @@ class NoiseSearch:
             if names != light and abs(off) > FAR and seconds[chosen.method] <= min(ahead / NEARER, self.policy.heavy):
                 self._remember_looser(_uppers(outcomes), chosen.value, noise)
                 self._remember_lower(outcomes, noise)
-                rivals |= {one: self.coarse for one, value in _uppers(outcomes).items() if value is not None}
+                rivals |= {rival: self.coarse for rival, value in _uppers(outcomes).items() if value is not None}
                 noise = self._nearer(chosen.method, noise)
                 outcomes = self.run(noise, [chosen.method], self.coarse, both, METHOD_GOAL)
-        here = {one for one, value in _uppers(outcomes).items() if value is not None}
-        return noise, outcomes, {one: how for one, how in rivals.items() if one not in here}
+        here = {rival for rival, value in _uppers(outcomes).items() if value is not None}
+        return noise, outcomes, {rival: how for rival, how in rivals.items() if rival not in here}
 
     def _nearer(self, method: str, noise: float) -> float:
         """About where a method crosses the target on coarse grids, by looks at it from a noise multiplier it has seen.
@@ -432,16 +432,20 @@ class NoiseSearch:
         """Which of these upper bounds are so much above the least one that certify would not state them."""
         near = abs(log(least / self.epsilon)) <= FAR
         for name, value in values.items():
-            one, seconds = accountant(name), self._seconds(name, noise)
-            most = NEAR_LOOSER if near and seconds > self.policy.heavy and not one.plans_effort else LOOSER
+            candidate, seconds = accountant(name), self._seconds(name, noise)
+            most = NEAR_LOOSER if near and seconds > self.policy.heavy and not candidate.plans_effort else LOOSER
             most = SLOW_LOOSER if seconds > SLOW * self.policy.work else most
-            loose = not one.plans_effort if value is None else value > most * least
+            loose = not candidate.plans_effort if value is None else value > most * least
             if loose and seconds > LIGHT:
                 self.looser |= {(name, Side.UPPER)}
 
     def _remember_lower(self, outcomes: Sequence[Outcome], noise: float) -> None:
         """Which of these lower bounds, all of one noise, are so much below the largest that certify states none."""
-        values = {one.method: one.value for one in outcomes if one.side is Side.LOWER and one.value is not None}
+        values = {
+            outcome.method: outcome.value
+            for outcome in outcomes
+            if outcome.side is Side.LOWER and outcome.value is not None
+        }
         most = max(values.values(), default=0.0)
         for name, value in values.items():
             if LOWER * value < most and self._seconds(name, noise) > LIGHT:

@@ -116,10 +116,10 @@ class _Task:
         if self.generator is None:
             return certificate
         assert self.question.delta is not None
-        found = certificate.mechanism
-        least = _least_noise(found, self.generator, self.question.delta)
-        if least > found.sigma:
-            louder = found.with_noise(least)
+        mechanism = certificate.mechanism
+        least = _least_noise(mechanism, self.generator, self.question.delta)
+        if least > mechanism.sigma:
+            louder = mechanism.with_noise(least)
             delta, method = self.question.delta, self.method
             certificate = certify(louder, delta=delta, method=method, budget=self.budget, deadline=self.deadline)
         return drawn_by(certificate, self.generator)

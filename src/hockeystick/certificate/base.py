@@ -173,7 +173,7 @@ class CertificateBase(Spec):
         if requirements:
             lines += ["  the run must", *(f"    - {requirement}" for requirement in self.requirements)]
         if self.cut_off:
-            left = ", ".join(f"{one.method} ({one.side.value}, about {one.seconds:.2g} s)" for one in self.cut_off)
+            left = ", ".join(f"{cut.method} ({cut.side.value}, about {cut.seconds:.2g} s)" for cut in self.cut_off)
             lines.append(f"  no time for       {left}; more seconds may give a better bound")
         return "\n".join(lines)
 

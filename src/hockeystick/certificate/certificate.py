@@ -119,7 +119,7 @@ class Certificate(Extended, CertificateBase):
     @property
     def requirements(self) -> tuple[str, ...]:
         """What the run must do: the assumptions that neither a proof nor ``verify`` settles."""
-        return tuple(one.text for one in self.assumptions if one.status is not Status.HOLDS)
+        return tuple(assumption.text for assumption in self.assumptions if assumption.status is not Status.HOLDS)
 
     @property
     def hockeystick_version(self) -> str:
@@ -150,8 +150,8 @@ class Certificate(Extended, CertificateBase):
         """
         name = f"certificate {shortened(str(path))}"
         document = read_small_file(path, name, MAX_CERTIFICATE_BYTES)
-        found = parsed_object(document, name).get("format")
-        kind = CertificateOfFormat1 if found == FORMAT_1 else Certificate
+        declared = parsed_object(document, name).get("format")
+        kind = CertificateOfFormat1 if declared == FORMAT_1 else Certificate
         certificate: Certificate | CertificateOfFormat1 = kind.parse_json(document, name)
         if certificate.digest != certificate.content_digest():
             raise VerificationError(f"The {name} was altered: its digest does not match its content.")

@@ -52,14 +52,14 @@ def confirmed(
         raise VerificationError(f"The 'method.{side.value}' field names a method that is not known: {name!r}.")
 
 
-def _by_itself(one: Accountant, pair: DominatingPair, side: Side, settings: Settings, claimed: float) -> Outcome:
+def _by_itself(accountant: Accountant, pair: DominatingPair, side: Side, settings: Settings, claimed: float) -> Outcome:
     """The claimed number, if the bound of the accountant that it rests on confirms it."""
-    if one.kind not in settings.kinds:
-        raise VerificationError(f"The 'monte_carlo' field is missing, which the method {one.name!r} needs.")
-    reason = one.why_not(pair, side)
+    if accountant.kind not in settings.kinds:
+        raise VerificationError(f"The 'monte_carlo' field is missing, which the method {accountant.name!r} needs.")
+    reason = accountant.why_not(pair, side)
     if reason is None:
         try:
-            bound = one.bound(pair, side, settings)
+            bound = accountant.bound(pair, side, settings)
             if _holds(bound, settings, claimed):
                 return _outcome(bound, settings, claimed)
             raise VerificationError(
@@ -73,7 +73,7 @@ def _by_itself(one: Accountant, pair: DominatingPair, side: Side, settings: Sett
         except MemoryError:
             reason = "it needs more memory than there is"
     raise VerificationError(
-        f"The 'method.{side.value}' field names {one.name!r}, which gives no {side.value} bound here: {reason}."
+        f"The 'method.{side.value}' field names {accountant.name!r}, which gives no {side.value} bound here: {reason}."
     )
 
 
@@ -89,14 +89,16 @@ def _by_others(
             f"The 'method.{side.value}' field names {retired.name!r}, which never gave {side.value} bounds."
         )
     able = [
-        one
-        for one in ACCOUNTANTS.values()
-        if one.kind is Kind.DETERMINISTIC and one.assumes is None and one.why_not(pair, side) is None
+        accountant
+        for accountant in ACCOUNTANTS.values()
+        if accountant.kind is Kind.DETERMINISTIC
+        and accountant.assumes is None
+        and accountant.why_not(pair, side) is None
     ]
     confirmed, refuted = False, []
-    for one in sorted(able, key=lambda one: one.seconds(pair)):
+    for accountant in sorted(able, key=lambda accountant: accountant.seconds(pair)):
         try:
-            bound = one.bound(pair, side, settings)
+            bound = accountant.bound(pair, side, settings)
             if _holds(bound, settings, claimed):
                 confirmed = True
                 yield _outcome(bound, settings, claimed)
@@ -135,8 +137,8 @@ def _holds(bound: Bound, settings: Settings, claimed: float) -> bool:
     question, upper = settings.question, bound.side is Side.UPPER
     assert question is not None
     if question.epsilon is not None:
-        found = bound.delta(question.epsilon)
-        return found <= claimed if upper else found >= claimed
+        delta = bound.delta(question.epsilon)
+        return delta <= claimed if upper else delta >= claimed
     assert question.delta is not None
     if upper:
         return bound.delta(min(claimed, MAX_EPSILON)) <= question.delta

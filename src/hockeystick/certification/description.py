@@ -249,7 +249,7 @@ def sentence(
     mechanism: Mechanism, epsilon: float | Interval, delta: float | Interval, claim: MonteCarloClaim | None
 ) -> str:
     """The claim in one plain sentence; bounds are rounded up, numbers that were given are exact."""
-    pair = ", ".join(number(one.upper) if isinstance(one, Interval) else exact(one) for one in (epsilon, delta))
+    pair = ", ".join(number(part.upper) if isinstance(part, Interval) else exact(part) for part in (epsilon, delta))
     steps = mechanism.sampler.steps
     what = f"All {steps} training steps together are" if steps > 1 else "The one training step is"
     said = f"{what} ({pair})-differentially private for one {unit_of(mechanism)}"
@@ -264,11 +264,11 @@ def sentence(
 def neighbours(mechanism: Mechanism, relations: Sequence[Adjacency]) -> str:
     """The adjacency relations in words."""
     if unit_of(mechanism) == "example":
-        differs = " or ".join(_RELATIONS[one] for one in relations)
+        differs = " or ".join(_RELATIONS[relation] for relation in relations)
         return f"Neighbours are two data sets that differ in one example, which in the second {differs}."
     count = mechanism.unit.examples
     who = f"user with at most {count} examples" if count > 1 else "user"
-    differs = " or ".join(_RELATIONS_OF_USERS[one] for one in relations)
+    differs = " or ".join(_RELATIONS_OF_USERS[relation] for relation in relations)
     return f"Neighbours are two data sets that differ in one {who}, all of whose examples in the second {differs}."
 
 
@@ -387,7 +387,7 @@ def assumptions(
 
 def methods_used(method: Methods) -> tuple[str, ...]:
     """The names of the accountants behind a claim, each once."""
-    return tuple(dict.fromkeys(one for one in (method.upper, method.lower) if one is not None))
+    return tuple(dict.fromkeys(name for name in (method.upper, method.lower) if name is not None))
 
 
 def caveats(claim: MonteCarloClaim | None, texts: Texts, *, exact: bool = False) -> tuple[str, ...]:
@@ -402,13 +402,13 @@ def keep_private(
     mechanism: Mechanism, relations: Sequence[Adjacency], statements: Statements, texts: Texts
 ) -> tuple[Private, ...]:
     """Fields of the certificate that should not be published."""
-    found = []
+    fields = []
     if statements.num_examples is not None and Adjacency.ADD_REMOVE in relations:
         why = "the size of the data differs between neighbours"
-        found += [Private(field=name, why=why) for name in ("statements.num_examples", "rates.expected_batch_size")]
+        fields += [Private(field=name, why=why) for name in ("statements.num_examples", "rates.expected_batch_size")]
     if getattr(mechanism.strategy, "path", None) is not None:
-        found.append(Private(field="mechanism.strategy.path", why=texts.path))
-    return tuple(found)
+        fields.append(Private(field="mechanism.strategy.path", why=texts.path))
+    return tuple(fields)
 
 
 def recompute(mechanism: Mechanism, texts: Texts) -> str:

@@ -217,7 +217,7 @@ def certificate_of(
         upper=min(upper.value * (1.0 + PORTABLE), loosest),
         lower=None if lower is None or lower.value is None else lower.value * (1.0 - PORTABLE),
     )
-    plans = any(accountant(one.method).plans_effort for one in (upper, lower) if one is not None)
+    plans = any(accountant(outcome.method).plans_effort for outcome in (upper, lower) if outcome is not None)
     resolution = settings.resolution
     accuracy = Accuracy(
         nodes_per_unit=resolution.nodes_per_unit,
@@ -225,7 +225,9 @@ def certificate_of(
         effort=settings.effort if plans and settings.effort != DEFAULT_EFFORT else None,
     )
     cut_off = tuple(
-        CutOff(method=one.method, side=one.side, seconds=one.needs) for one in outcomes if one.needs is not None
+        CutOff(method=outcome.method, side=outcome.side, seconds=outcome.needs)
+        for outcome in outcomes
+        if outcome.needs is not None
     )
     numbers = attack_numbers_of(pair, question, upper, interval.upper, settings, whole=whole)
     return stated(mechanism, pair, question, interval, (upper, lower), numbers, settings, origin(accuracy, cut_off))

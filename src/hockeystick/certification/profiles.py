@@ -72,16 +72,16 @@ def profile(
     settings = Settings(Resolution(DELTA_NODES, smallest_delta), deadline, effort=policy.effort(RUNS))
     work = policy.work
     envelopes = {side: _Envelope(side, pair) for side in Side}
-    for one, side in _in_order(pair):
+    for accountant, side in _in_order(pair):
         envelope = envelopes[side]
-        cost = one.seconds(pair)
-        if cost > work or one.is_beaten(pair, envelope.names):
+        cost = accountant.seconds(pair)
+        if cost > work or accountant.is_beaten(pair, envelope.names):
             continue
         if cost > CHEAP and _close(envelopes, smallest_delta, GOAL if cost > policy.heavy else EXACT):
             break
         try:
-            bound = one.bound(pair, side, settings)
-            if one.plans_effort:
+            bound = accountant.bound(pair, side, settings)
+            if accountant.plans_effort:
                 upper = envelopes[Side.UPPER].bound()
                 knots = _knots(upper, smallest_delta, KNOTS if cost <= policy.heavy else FEWER_KNOTS)
                 bound = tabulated(bound, upper, knots, deadline)
@@ -95,10 +95,10 @@ def profile(
 def _in_order(pair: DominatingPair) -> Sequence[tuple[Accountant, Side]]:
     """Accountants and sides that apply: the unamplified Gaussian first, then those of both sides, then the cheapest."""
     tasks = [
-        (one, side)
-        for one in (ACCOUNTANTS[name] for name in DEFAULT)
-        for side in one.sides
-        if one.kind is Kind.DETERMINISTIC and one.why_not(pair, side) is None
+        (accountant, side)
+        for accountant in (ACCOUNTANTS[name] for name in DEFAULT)
+        for side in accountant.sides
+        if accountant.kind is Kind.DETERMINISTIC and accountant.why_not(pair, side) is None
     ]
     return sorted(
         tasks, key=lambda task: (task[0].seconds(pair) > CHEAP, len(task[0].sides) == 1, task[0].seconds(pair))
@@ -115,7 +115,7 @@ class _Envelope:
 
     @property
     def names(self) -> list[str]:
-        return [one.method for one in self.bounds]
+        return [bound.method for bound in self.bounds]
 
     def bound(self) -> Bound:
         """The tightest of the bounds at every epsilon, for each direction."""
@@ -123,7 +123,7 @@ class _Envelope:
         trivial = 1.0 if self.side is Side.UPPER else 0.0
 
         def best(direction: Direction) -> Profile:
-            parts = [one.profiles[direction] for one in self.bounds if direction in one.profiles]
+            parts = [bound.profiles[direction] for bound in self.bounds if direction in bound.profiles]
             return lambda epsilon: pick((part(epsilon) for part in parts), default=trivial)
 
         return Bound(
@@ -131,7 +131,7 @@ class _Envelope:
             side=self.side,
             kind=Kind.DETERMINISTIC,
             confidence=1.0,
-            reference="; ".join(dict.fromkeys(one.reference for one in self.bounds)),
+            reference="; ".join(dict.fromkeys(bound.reference for bound in self.bounds)),
             profiles={direction: best(direction) for direction in Direction},
             slack=self.pair.slack,
         )

@@ -228,12 +228,12 @@ def _run(
     else:
         try:
             bounds = {
-                side: found for side in sides if (found := (known or {}).get((accountant.name, side))) is not None
+                side: bound for side in sides if (bound := (known or {}).get((accountant.name, side))) is not None
             }
             if len(bounds) < len(sides):
                 bounds = accountant.bounds(pair, sides, settings)
-            values.update({side: answer(found) for side, found in bounds.items()})
-            claim = next((found.claim for found in bounds.values()), None)
+            values.update({side: answer(bound) for side, bound in bounds.items()})
+            claim = next((bound.claim for bound in bounds.values()), None)
         except BudgetExceededError:
             status, needs = past, cost
         except UnsupportedError as error:
@@ -318,10 +318,10 @@ def _samples(pair: DominatingPair) -> bool:
 
 def best(outcomes: Sequence[Outcome], side: Side) -> Outcome | None:
     """The tightest value of a side, or None."""
-    found = [outcome for outcome in outcomes if outcome.side is side and outcome.value is not None]
-    if not found:
+    candidates = [outcome for outcome in outcomes if outcome.side is side and outcome.value is not None]
+    if not candidates:
         return None
-    return (min if side is Side.UPPER else max)(found, key=lambda outcome: outcome.value or 0.0)
+    return (min if side is Side.UPPER else max)(candidates, key=lambda outcome: outcome.value or 0.0)
 
 
 def refuse_without_bound(outcomes: Sequence[Outcome], where: str = "") -> NoReturn:

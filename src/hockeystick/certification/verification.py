@@ -100,10 +100,10 @@ def stand_ins(
     named = replace(upper, method=method.upper), lower and replace(lower, method=method.lower or lower.method)
     again = _restated(certificate, pair, named, numbers, settings)
     for name in _claims(certificate):
-        claims, found = (_plain(getattr(one, name)) for one in (certificate, again))
-        if not _same(claims, found, ROUNDED if name in COMPUTED else 0.0):
+        claims, derived = (_plain(getattr(source, name)) for source in (certificate, again))
+        if not _same(claims, derived, ROUNDED if name in COMPUTED else 0.0):
             raise VerificationError(
-                f"The {name!r} field claims {shortened(claims)}, but recomputed it is {shortened(found)}."
+                f"The {name!r} field claims {shortened(claims)}, but recomputed it is {shortened(derived)}."
             )
     both = zip(named, (upper, lower), strict=True)
     return tuple(StandIn(by.side, end.method, by.method) for end, by in both if end and by and end.method != by.method)
@@ -197,8 +197,8 @@ def _checked_numbers(
     if stated.basis != "profile" and _covers(stated, derived, bound, delta):
         return stated
     try:
-        for one in () if stated.basis == "claim" else chain([end], others):
-            whole = whole_profile(pair, question, one, upper, settings)
+        for candidate in () if stated.basis == "claim" else chain([end], others):
+            whole = whole_profile(pair, question, candidate, upper, settings)
             if whole is not None:
                 bound = tighter(bound, whole)
                 derived = portable(attack_numbers(bound, delta))
@@ -206,8 +206,8 @@ def _checked_numbers(
                     return stated
             elif stated.basis == "profile":
                 raise VerificationError(
-                    f"The 'numbers.basis' field claims 'profile', but the method {one.method!r} gives no bound on a "
-                    f"whole profile."
+                    f"The 'numbers.basis' field claims 'profile', but the method {candidate.method!r} gives no bound "
+                    "on a whole profile."
                 )
     except BudgetExceededError:
         raise BudgetExceededError(NO_TIME) from None
@@ -304,17 +304,19 @@ def _plain(value: object) -> object:
     return to_jsonable_python(value)
 
 
-def _same(claimed: object, found: object, tolerance: float) -> bool:
+def _same(claimed: object, recomputed: object, tolerance: float) -> bool:
     """Whether two fields say the same, numbers up to a relative tolerance."""
-    if isinstance(claimed, dict) and isinstance(found, dict):
-        return claimed.keys() == found.keys() and all(_same(claimed[key], found[key], tolerance) for key in found)
-    if isinstance(claimed, list) and isinstance(found, list):
-        return len(claimed) == len(found) and all(
-            _same(one, other, tolerance) for one, other in zip(claimed, found, strict=True)
+    if isinstance(claimed, dict) and isinstance(recomputed, dict):
+        return claimed.keys() == recomputed.keys() and all(
+            _same(claimed[key], recomputed[key], tolerance) for key in recomputed
         )
-    if isinstance(claimed, float) and isinstance(found, float):
-        return isclose(claimed, found, rel_tol=tolerance)
-    return claimed == found
+    if isinstance(claimed, list) and isinstance(recomputed, list):
+        return len(claimed) == len(recomputed) and all(
+            _same(claim, other, tolerance) for claim, other in zip(claimed, recomputed, strict=True)
+        )
+    if isinstance(claimed, float) and isinstance(recomputed, float):
+        return isclose(claimed, recomputed, rel_tol=tolerance)
+    return claimed == recomputed
 
 
 def _pair_of(certificate: CertificateBase, deadline: Deadline, *, any_optimum: bool) -> DominatingPair:

@@ -215,14 +215,14 @@ def _count_of(indices: NDArray[np.int64], count: int | None, name: str) -> int:
     return known
 
 
-def _check_each_has_one(indices: NDArray[np.int64], count: int, one: str, others: str) -> None:
+def _check_each_has_one(indices: NDArray[np.int64], count: int, kind: str, others: str) -> None:
     present = np.unique(indices)
     if present.size < count:
         gaps = np.flatnonzero(present != np.arange(present.size))
         first = int(gaps[0]) if gaps.size else present.size
         raise InvalidInputError(
-            f"The attribution must connect every {one} to some of the {others}. Got {count - present.size} of {count} "
-            f"{one}s without {others}, the first of them {first}."
+            f"The attribution must connect every {kind} to some of the {others}. Got {count - present.size} of {count} "
+            f"{kind}s without {others}, the first of them {first}."
         )
 
 

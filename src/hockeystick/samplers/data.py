@@ -158,7 +158,7 @@ class Data(Extended):
         steps = self.steps or 0  # one of the two is always given
         if steps % bins:
             near = (steps // bins * bins, -(-steps // bins) * bins)
-            would_do = " or ".join(str(one) for one in near if 0 < one <= MAX_STEPS)
+            would_do = " or ".join(str(number) for number in near if 0 < number <= MAX_STEPS)
             raise InvalidInputError(
                 f"The 'data.steps' field must be a multiple of the {bins} steps of an epoch for kind = {kind!r}. "
                 f"Got {steps} instead; data.steps = {would_do} would do."
@@ -240,7 +240,7 @@ class Data(Extended):
         small = [d for d in range(1, isqrt(self.num_examples) + 1) if self.num_examples % d == 0]
         divisors = {*small, *(self.num_examples // d for d in small)}
         below, above = [d for d in divisors if d < size], [d for d in divisors if d > size]
-        return " or ".join(str(one) for one in ([max(below)] if below else []) + [min(above)])
+        return " or ".join(str(divisor) for divisor in ([max(below)] if below else []) + [min(above)])
 
 
 def _disagree(epochs: object, made: float, steps: int, nearest: int) -> InvalidInputError:

@@ -183,7 +183,7 @@ class RunRecord(Extended):
 
     @model_validator(mode="after")
     def _rho_is_about_a_promise(self) -> Self:
-        if (self.rho is not None) != any(one.name == "change_of_others" for one in self.checks):
+        if (self.rho is not None) != any(check.name == "change_of_others" for check in self.checks):
             raise InvalidInputError(
                 "The 'rho' field must be given for exact sums whose integers change with others, and for them only"
             )
@@ -229,19 +229,19 @@ class RunRecord(Extended):
         "checked by the run" where the run checked all that a run can, "partly checked by the run", or "on trust". None
         for an assumption that no promise is about, such as who has which data.
         """
-        promises = [one for one in self.checks if one.name in ABOUT.get(assumption, ())]
+        promises = [check for check in self.checks if check.name in ABOUT.get(assumption, ())]
         if not promises:
             return None
-        checked = [MEANINGS[one.name] for one in promises if one.status is Status.CHECKED]
-        unseen = [one for one in promises if one.status is not Status.CHECKED]
+        checked = [MEANINGS[check.name] for check in promises if check.status is Status.CHECKED]
+        unseen = [check for check in promises if check.status is not Status.CHECKED]
         if not checked:
-            return "on trust", " ".join(MEANINGS[one.name] for one in unseen)
-        words = "checked by the run" if all(one.name in BEYOND for one in unseen) else "partly checked by the run"
-        trusted = "".join(f" On trust: {MEANINGS[one.name]}" for one in unseen)
+            return "on trust", " ".join(MEANINGS[check.name] for check in unseen)
+        words = "checked by the run" if all(check.name in BEYOND for check in unseen) else "partly checked by the run"
+        trusted = "".join(f" On trust: {MEANINGS[check.name]}" for check in unseen)
         return words, f"{' '.join(checked)}{trusted}".strip()
 
     def _names(self, status: Status) -> tuple[str, ...]:
-        return tuple(one.name for one in self.checks if one.status is status)
+        return tuple(check.name for check in self.checks if check.status is status)
 
     def sealed(self) -> Self:
         """The same record with its digest filled in."""

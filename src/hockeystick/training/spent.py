@@ -193,14 +193,14 @@ def rounded_up(copies: int) -> int:
 
 def _unit(run: Run) -> tuple[Any, int] | None:
     """The pair of one copy and the steps of one, where the run is independent copies of it; None elsewhere."""
-    one = run.first(1) or run.first(run.steps_per_epoch)
-    if one is None:
+    copy = run.first(1) or run.first(run.steps_per_epoch)
+    if copy is None:
         return None
-    whole, pair = dominating_pair(run.mechanism), dominating_pair(one)
+    whole, pair = dominating_pair(run.mechanism), dominating_pair(copy)
     field = REPEATED.get(type(whole))
     if field is None or type(pair) is not type(whole):
         return None
     count = getattr(whole, field)
     alike = replace(whole, **{field: 1}, slack=0.0) == replace(pair, **{field: 1}, slack=0.0)
     length, rest = divmod(run.steps, count)
-    return (whole, length) if alike and not rest and length == one.sampler.steps else None
+    return (whole, length) if alike and not rest and length == copy.sampler.steps else None

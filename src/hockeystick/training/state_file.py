@@ -25,11 +25,11 @@ def load_arrays(path: str | Path, name: str) -> dict[str, Any]:
     """
     with opened(path, name) as file:
         try:
-            found = np.load(file, allow_pickle=False)
-            if not isinstance(found, NpzFile):
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, NpzFile):
                 raise ValueError("it has one array without a name")
-            with found:
-                return dict(found)
+            with archive:
+                return dict(archive)
         except (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
             reason = str(error).rstrip(".")
             raise InvalidInputError(f"The {name} does not hold a run: {reason}.") from None

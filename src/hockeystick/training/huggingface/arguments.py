@@ -133,7 +133,7 @@ def check_precision(given: Any, grad_sample_mode: str) -> None:
 def check_evaluation(evaluated: Any, trained: Any) -> None:
     """Raise InvalidInputError for an evaluation on the training data, whose losses have no noise."""
     sets = list(evaluated.values()) if isinstance(evaluated, dict) else [evaluated]
-    if trained is not None and any(trained is one or trained is getattr(one, "dataset", None) for one in sets):
+    if trained is not None and any(trained is data or trained is getattr(data, "dataset", None) for data in sets):
         raise InvalidInputError(
             "The 'eval_dataset' argument must not be the training data, or a part of them: losses on them, and what is "
             "chosen by these, are released without noise."

@@ -166,7 +166,9 @@ class Independence:
         return max(total_norm(alone), SMALL * optimizer.max_grad_norm)
 
     def _change(self, gradient: Sequence[torch.Tensor], alone: Sequence[Any], norm: float) -> tuple[float, str]:
-        lengths = [total_norm([one.double() - other.double()]) for one, other in zip(gradient, alone, strict=True)]
+        lengths = [
+            total_norm([together.double() - other.double()]) for together, other in zip(gradient, alone, strict=True)
+        ]
         name = max(zip(lengths, self.trained, strict=True))[1]
         return math.hypot(*lengths) / norm, name
 

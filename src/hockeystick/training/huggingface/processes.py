@@ -72,13 +72,13 @@ def check_data(dataset: Any, accelerator: Any) -> None:
 
 def _digest(dataset: Any) -> str:
     """Of the number of examples and of those at places that are spread over all."""
-    found = hashlib.sha256(str(len(dataset)).encode())
+    digest = hashlib.sha256(str(len(dataset)).encode())
     for at in np.linspace(0, len(dataset) - 1, min(len(dataset), LOOKED_AT)).astype(int).tolist():
         example = dataset[at]
         parts = example.values() if isinstance(example, Mapping) else example if isinstance(example, tuple) else ()
         for part in parts:
-            found.update(_bytes(part))
-    return found.hexdigest()
+            digest.update(_bytes(part))
+    return digest.hexdigest()
 
 
 def _bytes(part: Any) -> bytes:

@@ -74,7 +74,7 @@ class Accountant(PrivacyAccountant):
             return "one run of one mechanism is accounted for; hockeystick.compose composes several"
         own = Adjacency(event.mechanism.unit.neighbours)
         also = event.mechanism.sampler.holds_for if own is Adjacency.ZERO_OUT else ()
-        if self.neighboring_relation not in [RELATIONS[one] for one in (own, *also)]:
+        if self.neighboring_relation not in [RELATIONS[relation] for relation in (own, *also)]:
             return f"its certificate does not hold for {self.neighboring_relation.name}"
         return None
 

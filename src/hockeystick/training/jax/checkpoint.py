@@ -28,16 +28,16 @@ def load_tree(path: str | Path, like: Any) -> tuple[Any, dict[str, Any]]:
     Raises: InvalidInputError for a file that is no checkpoint, and for a tree of another structure than ``like``.
     """
     name = f"checkpoint {shortened(str(path))}"
-    found = load_arrays(path, name)
+    arrays = load_arrays(path, name)
     leaves, structure = jax.tree.flatten(like)
-    if STRUCTURE not in found:
+    if STRUCTURE not in arrays:
         raise InvalidInputError(f"The {name} does not hold a run with a tree of arrays.")
-    if str(found[STRUCTURE]) != _described(leaves, structure):
+    if str(arrays[STRUCTURE]) != _described(leaves, structure):
         raise InvalidInputError(
             f"The {name} has a tree of another structure, or with other shapes or types, than the 'like' argument."
         )
-    read = [_as_leaf(found[f"{LEAF}{at}"], leaf) for at, leaf in enumerate(leaves)]
-    state = {key.removeprefix(RUN): value for key, value in found.items() if key.startswith(RUN)}
+    read = [_as_leaf(arrays[f"{LEAF}{at}"], leaf) for at, leaf in enumerate(leaves)]
+    state = {key.removeprefix(RUN): value for key, value in arrays.items() if key.startswith(RUN)}
     return jax.tree.unflatten(structure, read), state
 
 

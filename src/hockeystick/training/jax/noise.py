@@ -183,7 +183,7 @@ class _Rows:
         # Of every leaf, so that jax.vmap over any of them, which would share one row, finds the callback too.
         length = jnp.sqrt(sum(jnp.sum(jnp.square(leaf / scale)) for leaf in leaves))
         # Under jit a new array is traced even where all of ours are constants, whose noise must not become one.
-        if not any(isinstance(one, jax.core.Tracer) for one in (jnp.zeros(()), state.step, *told, *leaves)):
+        if not any(isinstance(array, jax.core.Tracer) for array in (jnp.zeros(()), state.step, *told, *leaves)):
             jax.effects_barrier()  # what earlier functions counted has arrived
             return self._next(shapes, True, length, state.step, *told)
         parts = [jax.ShapeDtypeStruct(shape, self.run.dtype) for shape in shapes]

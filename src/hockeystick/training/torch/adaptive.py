@@ -165,7 +165,7 @@ class ScalesGradients:
         unscales = self.original_optimizer.unscales()
         for parameter in self.params:
             check_processed_flag(parameter.grad_sample)  # a new tensor would not have the flag
-            scaled = [one.to(parameter.dtype) / unscales[parameter] for one in parts_of(parameter.grad_sample)]
+            scaled = [part.to(parameter.dtype) / unscales[parameter] for part in parts_of(parameter.grad_sample)]
             parameter.grad_sample = scaled if isinstance(parameter.grad_sample, list) else scaled[0]
         super().clip_and_accumulate()  # type: ignore[misc]
 
@@ -211,15 +211,15 @@ class AddsSquares:
         squares, weight = self.original_optimizer.squares, self.original_optimizer.weight
         for parameter in trained:
             check_processed_flag(parameter.grad_sample)  # a new tensor would not have the flag
-        for numbers in zip_longest(*([len(one) for one in parts_of(p.grad_sample)] for p in trained), fillvalue=0):
+        for numbers in zip_longest(*([len(part) for part in parts_of(p.grad_sample)] for p in trained), fillvalue=0):
             self.check_numbers(numbers)  # a factor for each example would turn one row into many
         clipped: list[Tensors] = []  # for every physical batch, of every parameter
         for batch in zip(*(parts_of(parameter.grad_sample) for parameter in trained), strict=True):
             norms = torch.stack([squared_norms(part) for part in batch]).sum(dim=0).sqrt()
             factors = clip_factors(norms, self.gradient_norm, numbers_in(trained), torch.float32)
-            clipped.append([one * factors.to(one.dtype).view(-1, *[1] * (one.dim() - 1)) for one in batch])
+            clipped.append([part * factors.to(part.dtype).view(-1, *[1] * (part.dim() - 1)) for part in batch])
         for parameter, *parts in zip(trained, *clipped, strict=True):
-            of_companion = [weight * one.square() for one in parts]
+            of_companion = [weight * part.square() for part in parts]
             several = isinstance(parameter.grad_sample, list)
             parameter.grad_sample = parts if several else parts[0]
             squares[parameter].grad_sample = of_companion if several else of_companion[0]
@@ -252,10 +252,15 @@ def check_clipping(
 
 def _members(optimizer: torch.optim.Optimizer) -> list[tuple[dict[str, Any], torch.Tensor]]:
     """The trained parameters, each with its group."""
-    return [(group, one) for group in optimizer.param_groups for one in group["params"] if one.requires_grad]
+    return [
+        (group, parameter)
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if parameter.requires_grad
+    ]
 
 
 def _rms(tensors: Mapping[torch.Tensor, torch.Tensor]) -> float:
     """Root of the mean square over all numbers together."""
-    total = sum(float(one.detach().to(torch.float64).square().sum()) for one in tensors.values())
-    return math.sqrt(total / sum(one.numel() for one in tensors.values()))
+    total = sum(float(parameter.detach().to(torch.float64).square().sum()) for parameter in tensors.values())
+    return math.sqrt(total / sum(parameter.numel() for parameter in tensors.values()))

@@ -248,25 +248,25 @@ def clipping_steps(run: Run, ranks: int, rho: float) -> int:
     return steps_within(steps[0], rho)
 
 
-def check_invariance(found: Any, rows: int, grad_sample_mode: str) -> None:
+def check_invariance(audit: Any, rows: int, grad_sample_mode: str) -> None:
     """Raise for an audit of something else than the run, one that saw changes, and a rho out of range."""
-    if isinstance(found, int | float) and not isinstance(found, bool) and 0.0 <= found <= 1.0:
+    if isinstance(audit, int | float) and not isinstance(audit, bool) and 0.0 <= audit <= 1.0:
         return
-    if not isinstance(found, Invariance):
+    if not isinstance(audit, Invariance):
         raise InvalidInputError(
             "The 'invariance' argument must be what hockeystick.audit.invariance returned, or a number from 0 to 1. "
-            f"Got {shortened(found)} instead."
+            f"Got {shortened(audit)} instead."
         )
     mode = AUDITED[grad_sample_mode]
-    if (found.batch, found.mode) != (rows, mode):
+    if (audit.batch, audit.mode) != (rows, mode):
         raise InvalidInputError(
             f"The 'invariance' argument must be an audit with batch={rows} and grad_sample_mode={mode!r}, "
-            f"as the run has. Got {found.batch} and {found.mode!r} instead."
+            f"as the run has. Got {audit.batch} and {audit.mode!r} instead."
         )
-    if not found.invariant:
+    if not audit.invariant:
         raise UnsupportedError(
-            f"The gradients of this model depend on the other examples of a batch, by {found.worst:.2g} of the norm or "
-            f"less in {found.layers[0].parameter!r}, so exact sums do not make a certificate cover its bits. Where the "
+            f"The gradients of this model depend on the other examples of a batch, by {audit.worst:.2g} of the norm or "
+            f"less in {audit.layers[0].parameter!r}, so exact sums do not make a certificate cover its bits. Where the "
             "change of the whole numbers of all others has a bound, give that, as a part of the clipping norm, as "
             "'invariance'."
         )

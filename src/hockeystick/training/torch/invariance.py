@@ -214,7 +214,7 @@ def invariance(
             for number in contrast
         }
     seen = seen[1:] if tried[0] == 0 else seen  # the first one is what the others are compared with
-    layers = [_layer(name, first[name], [one[name] for one in seen], norm) for name in parameters]
+    layers = [_layer(name, first[name], [gradient[name] for gradient in seen], norm) for name in parameters]
     return Invariance(
         batch=batch,
         mode=grad_sample_mode,
@@ -222,8 +222,8 @@ def invariance(
         comparisons=len(seen),
         layers=tuple(sorted(layers, key=lambda layer: (-layer.change, -layer.changed))),
         shapes=tuple(
-            ShapeChange(examples=number, change=min(_norm(one, first) / norm, sys.float_info.max))
-            for number, one in contrasts.items()
+            ShapeChange(examples=number, change=min(_norm(gradient, first) / norm, sys.float_info.max))
+            for number, gradient in contrasts.items()
         ),
         dropout=dropout,
     )
@@ -262,7 +262,7 @@ def _check(
             f"The 'grad_sample_mode' argument must be 'hooks' or 'functorch'. Got {grad_sample_mode!r} instead."
         )
     for name, value, least in (("batch", [batch], 2), ("shapes", shapes or [], 1)):
-        if any(isinstance(one, bool) or not isinstance(one, int) or one < least for one in value):
+        if any(isinstance(number, bool) or not isinstance(number, int) or number < least for number in value):
             raise InvalidInputError(
                 f"The {name!r} argument must be of whole numbers of at least {least}. Got {shortened(value)} instead."
             )
@@ -354,15 +354,15 @@ def _samples(name: str, parameter: Any, number: int) -> torch.Tensor:
     return samples.detach().reshape(number, -1).clone()
 
 
-def _norm(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> float:
+def _norm(gradient: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> float:
     """Norm of a difference; inf or nan where it is not finite."""
-    return math.sqrt(sum(float((row.double() - other[name].double()).square().sum()) for name, row in one.items()))
+    return math.sqrt(sum(float((row.double() - other[name].double()).square().sum()) for name, row in gradient.items()))
 
 
 def _layer(name: str, first: torch.Tensor, others: Sequence[torch.Tensor], norm: float) -> LayerChange:
     """How a parameter's gradient differs from the first one; a change to what is not finite has no size but a limit."""
-    differing = [one for one in others if not torch.equal(one, first)]
-    sizes = [_norm({name: one}, {name: first}) / norm for one in differing]
+    differing = [gradient for gradient in others if not torch.equal(gradient, first)]
+    sizes = [_norm({name: gradient}, {name: first}) / norm for gradient in differing]
     return LayerChange(
         parameter=name,
         dtype=str(first.dtype).removeprefix("torch."),

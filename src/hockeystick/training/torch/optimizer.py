@@ -226,7 +226,7 @@ class OnRun:
                 "The gradients of this step were not clipped; use the criterion that make_private returned."
             )
         if self.sharded:  # the norms of a layer are with its module, and Opacus adds them up
-            dtypes = {one.dtype for one in self.trained}
+            dtypes = {parameter.dtype for parameter in self.trained}
             number = len(norms)
         else:
             number = self.check_norms()
