@@ -18,6 +18,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWa
 LOSS = nn.CrossEntropyLoss()
 ROWS = 32
 """At which kernels fill their registers: with fewer rows, or an odd number, some change bits with the place."""
+WIDTH = 8
+"""Numbers of an example: where rows are no multiples of 16 bytes, MKL on AVX-512 sums by place."""
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +58,7 @@ class Leaks(nn.Module):
 
 
 def perceptron(*between):
-    return nn.Sequential(nn.Linear(6, 8), *between, nn.Tanh(), nn.Linear(8, 3))
+    return nn.Sequential(nn.Linear(WIDTH, 8), *between, nn.Tanh(), nn.Linear(8, 3))
 
 
 def convolution():
@@ -64,7 +66,7 @@ def convolution():
 
 
 MODELS = {
-    "perceptron": (perceptron, lambda: torch.randn(6)),
+    "perceptron": (perceptron, lambda: torch.randn(WIDTH)),
     "convolution": (convolution, lambda: torch.randn(1, 8, 8)),
     "attention": (Attention, lambda: {"tokens": torch.arange(5), "positions": torch.randn(5, 16)}),
 }
@@ -85,7 +87,7 @@ def test_no_bit_changes_at_one_shape(name, mode):
 
 @pytest.mark.parametrize("share", [1e-7, 1e-2])
 def test_a_layer_that_mixes_is_found(share):
-    result = hs.audit.invariance(perceptron(Leaks(share)), LOSS, (torch.randn(6), torch.tensor(2)), batch=4)
+    result = hs.audit.invariance(perceptron(Leaks(share)), LOSS, (torch.randn(WIDTH), torch.tensor(2)), batch=4)
     assert not result.invariant
     changed = {layer.parameter for layer in result.layers if layer.changed}
     assert {"0.weight", "3.weight"} <= changed
@@ -95,10 +97,10 @@ def test_a_layer_that_mixes_is_found(share):
 
 def test_only_the_layers_above_a_mixture_are_named():
     """What the last layer's gradient is made of depends on the mixture; a frozen layer has none that could change."""
-    model = nn.Sequential(nn.Linear(6, 8), Leaks(1e-3), nn.Linear(8, 3))
+    model = nn.Sequential(nn.Linear(WIDTH, 8), Leaks(1e-3), nn.Linear(8, 3))
     for part in (model[0], model[1]):
         part.requires_grad_(False)
-    result = hs.audit.invariance(model, LOSS, (torch.randn(6), torch.tensor(1)), batch=4)
+    result = hs.audit.invariance(model, LOSS, (torch.randn(WIDTH), torch.tensor(1)), batch=4)
     assert [layer.parameter for layer in result.layers] == ["2.weight", "2.bias"]
     assert all(layer.dtype == "float32" for layer in result.layers)
     assert result.layers[0].changed
@@ -110,12 +112,12 @@ def test_given_neighbours_stand_beside_the_example():
     class Wary(nn.Module):
         def __init__(self):
             super().__init__()
-            self.out = nn.Linear(6, 3)
+            self.out = nn.Linear(WIDTH, 3)
 
         def forward(self, x):
             return self.out(x) * (1.0 + 1e-3 * (x == 7.5).any())
 
-    example, other = (torch.randn(6), torch.tensor(2)), (torch.full((6,), 7.5), torch.tensor(0))
+    example, other = (torch.randn(WIDTH), torch.tensor(2)), (torch.full((WIDTH,), 7.5), torch.tensor(0))
     assert hs.audit.invariance(Wary(), LOSS, example, batch=ROWS).invariant
     assert not hs.audit.invariance(Wary(), LOSS, example, batch=ROWS, neighbours=[other]).invariant
 
@@ -124,36 +126,36 @@ def test_a_change_at_one_place_is_found_and_places_can_be_chosen():
     class Third(nn.Module):
         def __init__(self):
             super().__init__()
-            self.out = nn.Linear(6, 3)
+            self.out = nn.Linear(WIDTH, 3)
 
         def forward(self, x):
             return self.out(x) * (1.0 + 1e-6 * (torch.arange(len(x)) == 2)[:, None])
 
-    example = (torch.randn(6), torch.tensor(2))
+    example = (torch.randn(WIDTH), torch.tensor(2))
     assert not hs.audit.invariance(Third(), LOSS, example, batch=4).invariant
     assert hs.audit.invariance(Third(), LOSS, example, batch=ROWS, places=[0, 1]).invariant
 
 
 def test_dropout_is_named():
-    model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.2), nn.Linear(8, 3), nn.Dropout(0.0))
-    result = hs.audit.invariance(model, LOSS, (torch.randn(6), torch.tensor(2)), batch=4)
+    model = nn.Sequential(nn.Linear(WIDTH, 8), nn.Dropout(0.2), nn.Linear(8, 3), nn.Dropout(0.0))
+    result = hs.audit.invariance(model, LOSS, (torch.randn(WIDTH), torch.tensor(2)), batch=4)
     assert result.dropout == ("1",)
     assert not result.invariant
     assert "Dropout draws by the place in the batch, so masks depend on the other examples: 1." in str(result)
     model[1].eval()
-    assert hs.audit.invariance(model, LOSS, (torch.randn(6), torch.tensor(2)), batch=ROWS).invariant
+    assert hs.audit.invariance(model, LOSS, (torch.randn(WIDTH), torch.tensor(2)), batch=ROWS).invariant
 
 
 @pytest.mark.parametrize("layer", [nn.BatchNorm1d(8), nn.BatchNorm1d(8, affine=False)])
 def test_statistics_of_batches_are_refused_and_named(layer):
-    example = (torch.randn(6), torch.tensor(2))
+    example = (torch.randn(WIDTH), torch.tensor(2))
     with pytest.raises(UnsupportedError, match="The layer '1' of type BatchNorm1d takes its statistics from whole"):
         hs.audit.invariance(perceptron(layer), LOSS, example, batch=4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_the_type_of_the_gradients_is_said(dtype):
-    example = (torch.randn(6).to(dtype), torch.tensor(2))
+    example = (torch.randn(WIDTH).to(dtype), torch.tensor(2))
     result = hs.audit.invariance(perceptron().to(dtype), LOSS, example, batch=ROWS)
     assert str(dtype).removeprefix("torch.") in str(result)
     assert result.invariant
@@ -162,7 +164,7 @@ def test_the_type_of_the_gradients_is_said(dtype):
 def test_the_model_and_torch_s_generator_stay_as_they_are():
     model = perceptron()
     before, state = [p.clone() for p in model.parameters()], torch.get_rng_state()
-    hs.audit.invariance(model, LOSS, (torch.randn(6, generator=torch.Generator()), torch.tensor(2)), batch=4)
+    hs.audit.invariance(model, LOSS, (torch.randn(WIDTH, generator=torch.Generator()), torch.tensor(2)), batch=4)
     assert torch.equal(state, torch.get_rng_state())
     assert all(torch.equal(p, old) for p, old in zip(model.parameters(), before, strict=True))
     assert all(p.grad is None and not hasattr(p, "grad_sample") for p in model.parameters())
@@ -170,7 +172,7 @@ def test_the_model_and_torch_s_generator_stay_as_they_are():
 
 def test_a_sum_of_losses_is_as_good_as_a_mean():
     loss = nn.CrossEntropyLoss(reduction="sum")
-    example = (torch.randn(6), torch.tensor(2))
+    example = (torch.randn(WIDTH), torch.tensor(2))
     assert hs.audit.invariance(perceptron(), loss, example, batch=ROWS, loss_reduction="sum").invariant
 
 
@@ -186,11 +188,14 @@ def test_a_sum_of_losses_is_as_good_as_a_mean():
         ({"model": perceptron().requires_grad_(False)}, "have parameters that are trained"),
         ({"model": lambda x: x}, "must be a torch module as it was before make_private"),
         ({"example": ("text", torch.tensor(2))}, "must be made of tensors, tuples, lists and mappings"),
-        ({"example": (torch.full((6,), np.nan), torch.tensor(2))}, "must have a gradient that is finite and not zero"),
+        (
+            {"example": (torch.full((WIDTH,), np.nan), torch.tensor(2))},
+            "must have a gradient that is finite and not zero",
+        ),
     ],
 )
 def test_arguments_out_of_range_are_refused_in_one_sentence(change, sentence):
-    given = {"model": perceptron(), "criterion": LOSS, "example": (torch.randn(6), torch.tensor(2)), "batch": 4}
+    given = {"model": perceptron(), "criterion": LOSS, "example": (torch.randn(WIDTH), torch.tensor(2)), "batch": 4}
     with pytest.raises(InvalidInputError, match=sentence):
         hs.audit.invariance(**given | change)
 
@@ -199,4 +204,4 @@ def test_a_wrapped_model_is_refused():
     from opacus.grad_sample import GradSampleModule
 
     with pytest.raises(InvalidInputError, match="Got an object of type 'GradSampleModule'"):
-        hs.audit.invariance(GradSampleModule(perceptron()), LOSS, (torch.randn(6), torch.tensor(2)), batch=4)
+        hs.audit.invariance(GradSampleModule(perceptron()), LOSS, (torch.randn(WIDTH), torch.tensor(2)), batch=4)

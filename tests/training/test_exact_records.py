@@ -59,8 +59,8 @@ def test_the_record_says_what_was_done(tmp_path):
 
 
 def test_an_audit_of_the_model_is_in_the_record():
-    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
-    example = torch.randn(6), torch.tensor(2)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    example = torch.randn(8), torch.tensor(2)
     found = hs.audit.invariance(model, torch.nn.CrossEntropyLoss(), example, batch=32)
     engine = engine_of(invariance=found)
     classifier(engine)
