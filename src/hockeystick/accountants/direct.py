@@ -157,6 +157,7 @@ def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law
     blocks: dict[tuple[int, int], Law] = {}
 
     def visited(examples: int, size: int) -> Law:
+        """The law of a block of so many bins, one of which has these examples; each is made once."""
         if (examples, size) not in blocks:
             if pair.sampling_prob == 1.0:
                 law = gaussian_law(pair.noise_multiplier / sqrt(pair.replays), float(examples), side, resolution)
@@ -182,6 +183,7 @@ def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law
 
 
 def _step_law(step: MixtureStep, noise_multiplier: float, side: Side, resolution: Resolution) -> Law:
+    """The law of one step that is a mixture of Gaussians, of the asked side."""
     from hockeystick.laws.mixtures import any_mixture_law
 
     return any_mixture_law(
@@ -329,6 +331,7 @@ def _by_transforms(
     together: Callable[[Sequence[float], Direction], None],
     visits: HiddenVisits | None = None,
 ) -> Mapping[Direction, Profile]:
+    """The :class:`Transforms` of both directions."""
     return {
         direction: Transforms(told, rough, law, side, direction, smallest_delta, visits, together)
         for direction in Direction
@@ -386,6 +389,7 @@ def _single_laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequenc
 
 
 def _refusal(pair: DominatingPair, side: Side) -> str | None:
+    """Why laws do not bound a pair from this side, or None."""
     if isinstance(pair, PlacedCopies) and side is Side.LOWER:
         return "it reveals which examples share a bin"
     if not isinstance(pair, SubsetMixture):
@@ -399,6 +403,7 @@ def _refusal(pair: DominatingPair, side: Side) -> str | None:
 
 
 def _cost(pair: DominatingPair) -> float:
+    """Standard seconds of one side: a law takes about a projection for each binary digit of its number of steps."""
     if isinstance(pair, PlacedCopies):
         return 0.25 * len(pair.patterns)
     if isinstance(pair, IndependentSteps) or (isinstance(pair, AveragedSteps) and pair.participations == 1):

@@ -88,6 +88,8 @@ def sampler(
                 break
             _observe(step, indices, chances, habits, logs)
             step, seen = step + 1, seen + 1
+            # logs are the logarithms of wealths, of each bet at each strength. Under the claim the mean of them all is
+            # a martingale that begins at 1, so it ever reaches 1 / level with probability at most level (Ville).
             np.maximum(highest, np.logaddexp.reduce(logs, axis=1) - log(STRENGTHS.size), out=highest)
             refuted = bool(np.logaddexp.reduce(logs, axis=None) - log(logs.size) >= -log(level))
             if refuted:
@@ -109,6 +111,7 @@ def sampler(
 
 
 def _observe(step: int, indices: Batch, chances: Chances, habits: Habits, logs: Array) -> None:
+    """Settle the bets on the coins of a batch, which were placed before it was seen, and add it to what is known."""
     present = np.zeros(chances.size, dtype=np.bool_)
     present[indices] = True
     coins = chances.advance(step, present)
@@ -131,6 +134,7 @@ def _findings(highest: Array, enough: float) -> list[Finding]:
 
 
 def _sorted(batch: ArrayLike) -> Batch:
+    """The indices of a batch in order; raises InvalidInputError for what is no row of whole numbers."""
     indices = np.asarray(batch)
     if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
         raise InvalidInputError(f"Every batch must be a row of whole numbers. Got {shortened(batch)} instead.")

@@ -29,6 +29,7 @@ from hockeystick.laws.operations import affine
 from hockeystick.types import Side
 
 QUADRATURE_POINTS = 12
+"""Of Gauss and Legendre for each cell; cells are short enough that more would change rounding alone."""
 
 
 @njit(cache=True)
@@ -48,14 +49,14 @@ def _cells(
     mass, right = np.zeros(n - 1), np.zeros(n - 1)
     for j in range(n - 1):
         half = 0.5 * (y[j + 1] - y[j])
-        rise = 0.0
+        rise = 0.0  # g_(j+1) - g_j, without a difference of large numbers
         for c in range(k):
             rise += at[j, c] * np.expm1(shifts[c] * 2.0 * half)
         for i in range(points.size):
             step = half * (1.0 + points[i])
             x = y[j] + step
             density = point_weights[i] * half * np.exp(log_scale - 0.5 * x * x) * 0.3989422804014327
-            partial = 0.0
+            partial = 0.0  # X - g_j at this point of the quadrature
             for c in range(k):
                 partial += at[j, c] * np.expm1(shifts[c] * step)
             mass[j] += density

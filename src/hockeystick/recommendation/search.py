@@ -165,11 +165,15 @@ class Search:
         self.choices: dict[Plan, Choice] = {}
         self.refused: dict[Plan, str] = {}
         self._ends: dict[Family, tuple[int, ...] | None] = {}
+        """Where the climb in each family ended on its coarse grid; None where no point can be run."""
         self._each: Callable[[], None] = lambda: None
         self._most = CALIBRATIONS
         self._tried: set[Plan] = set()
+        """Plans that were chosen for calibration, which count against the most that are."""
         self._taken: set[tuple[Plan, bool]] = set()
+        """Calibrations whose results were taken: of which plan, and whether a rough one."""
         self._over = False
+        """Whether the deadline has cut a calibration."""
 
     def ranked(self) -> list[Choice]:
         """All choices, the least error first."""
@@ -387,6 +391,7 @@ class Search:
             here, best = following, errors[following]
 
     def _at(self, family: Family, point: tuple[int, ...]) -> float:
+        """The error at a point of a family's grid; infinite where there is no candidate, or none that can be run."""
         candidate = family.at(point)
         return inf if candidate is None else self.error(candidate)
 

@@ -8,7 +8,7 @@ Proof: docs/theory/moving-averages.md. Cost: O(frequencies windows (10 to 20 + g
 on a ring up to four times as much.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, exp, floor
@@ -119,7 +119,7 @@ class Nodes:
 
     @property
     def error(self) -> float:
-        """The error of values between exact nodes."""
+        """The error of values between exact nodes: of polynomials through J nodes (section 3, tables)."""
         odd = float(np.prod(np.arange(1.0, NODES, 2.0)))
         return float((exp(1.0) / NODES) ** (NODES / 2) * odd**2 * (0.5 * self.distance / self.deviation) ** NODES)
 
@@ -187,28 +187,15 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
     seen = (chain.weights**2).sum(axis=1)
     kinds, kind_of = np.unique(np.column_stack([chain.whites, seen, chain.weights[:, 0]]), axis=0, return_inverse=True)
     kind_of = kind_of.ravel().astype(np.int64)
-    runs: list[tuple[slice, int]] = []
-    for start in range(0, chain.bins, chain.period):
-        bins = slice(start, start + chain.period)
-        if runs and _alike(chain, runs[-1][0], bins):
-            runs[-1] = runs[-1][0], runs[-1][1] + 1
-        else:
-            runs.append((bins, 1))
-    if chain.ring:  # a ring may begin anywhere: the longest run comes last
-        if len(runs) > 1 and _alike(chain, runs[0][0], runs[-1][0]):
-            runs[-1] = runs[-1][0], runs[-1][1] + runs[0][1]
-            runs = runs[1:]
-        longest = int(np.argmax([length for _, length in runs]))
-        runs = runs[longest + 1 :] + runs[: longest + 1]
-        if chain.bins < chain.period * (3 * chain.depth - 2) or chain.bins % chain.period:
-            raise ValueError("A ring must have at least 3 d - 2 groups of bins, each of the period.")
+    runs = _runs(chain)
+    # A bin sees o_i = u <weights, window> (section 3): whole numbers from -reach to reach on the lattice of places.
     last = windows.newest + np.maximum(windows.counts - 1, 0)
     reach = 1 + max(
         int(np.abs(chain.weights[bins, 1:] @ windows.places.T + chain.weights[bins, :1] * newest).max())
         for bins, _ in runs
         for newest in (windows.newest, last)
     )
-    # windows of one state are as far apart as their newest weight: such places follow each other in tables
+    # Windows of one state are as far apart as their newest weight: such places follow each other in tables.
     newest_weights = kinds[:, 2].astype(np.int64)
     each = np.where(newest_weights > 0, newest_weights, 2 * reach + 1)
     columns = np.where(newest_weights > 0, 2 * reach // each + 1, int(windows.counts.max()))
@@ -216,20 +203,70 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
     for kind, (_, variance, _) in enumerate(kinds):
         place = np.arange(each[kind])[:, None] + newest_weights[kind] * np.arange(columns[kind]) - reach
         logs = chain.unit * (windows.spacing * place.ravel() - 0.5 * chain.unit * variance)
-        scales[kind, : place.size] = np.exp(logs) / chain.bins
+        scales[kind, : place.size] = np.exp(logs) / chain.bins  # s_i of section 3
     groups = []
     for bins, length in runs:
         own = kind_of[bins]
         place = chain.weights[bins, 1:] @ windows.places.T + chain.weights[bins, :1] * windows.newest + reach
         first = place % each[own, None] * columns[own, None] + place // each[own, None]
         groups.append(Group(own, first, length))
-    values = np.vstack([np.ones(last.size), np.zeros(last.size)])
+    total, mean = _mass_and_mean(chain, windows, groups, scales, deadline)
+    nodes, between = _nodes_of(chain, windows, kinds, columns, reach)
+    given = Prepared(chain, windows, groups, scales, nodes, between, 2 * reach + 1, total, mean)
+    if not chain.ring:
+        return given
+    # On a ring (section 8) the mass is the trace at z = 0; the mean is at least what windows keep under a bin's tilt.
+    ones = np.zeros((len(kinds), 2, scales.shape[1]))
+    ones[:, 0] = 1.0
+    closed, error = _traced(given, ones, LEAST_ERROR, deadline)
+    mean = min(total + _tilted_mass(given) - 1.0, 1.0)
+    return replace(given, total=closed.real, mean=mean, total_error=error)
+
+
+def _runs(chain: MovingAverages) -> list[tuple[slice, int]]:
+    """The bins of a group, and how many successive groups are like it; on a ring the longest run comes last.
+
+    Raises: ValueError for a ring on which the windows of a bin's innovations would meet themselves.
+    """
+    runs: list[tuple[slice, int]] = []
+    for start in range(0, chain.bins, chain.period):
+        bins = slice(start, start + chain.period)
+        if runs and _alike(chain, runs[-1][0], bins):
+            runs[-1] = runs[-1][0], runs[-1][1] + 1
+        else:
+            runs.append((bins, 1))
+    if chain.ring:  # which may begin anywhere
+        if len(runs) > 1 and _alike(chain, runs[0][0], runs[-1][0]):
+            runs[-1] = runs[-1][0], runs[-1][1] + runs[0][1]
+            runs = runs[1:]
+        longest = int(np.argmax([length for _, length in runs]))
+        runs = runs[longest + 1 :] + runs[: longest + 1]
+        if chain.bins < chain.period * (3 * chain.depth - 2) or chain.bins % chain.period:
+            raise ValueError("A ring must have at least 3 d - 2 groups of bins, each of the period.")
+    return runs
+
+
+def _mass_and_mean(
+    chain: MovingAverages, windows: Windows, groups: Sequence[Group], scales: Array, deadline: Deadline
+) -> tuple[float, float]:
+    """The mass and the mean of X of the windows that are kept, on a line: the recursion at z = 0 with its derivative.
+
+    What is missing of 1 is the mass that is left out under Q and under P (section 3, windows that are left out).
+    """
+    values = np.vstack([np.ones(windows.start.size), np.zeros(windows.start.size)])
     steps = (windows.begins, windows.counts, windows.chances)
     for group in reversed(groups):
         for _ in range(group.length):
             deadline.tick()
             values = window_means(*steps, values, scales, group.kinds, group.first)
     total, mean = (float(part) for part in values @ windows.start)
+    return total, mean
+
+
+def _nodes_of(
+    chain: MovingAverages, windows: Windows, kinds: Array, columns: NDArray[np.int64], reach: int
+) -> tuple[list[Nodes], list[Kind]]:
+    """Nodes for each level of white noise, which serve all places of its bins, and how each kind of bin reads them."""
     step = chain.unit * windows.spacing
     nodes, between = [], []
     levels, level_of = np.unique(kinds[:, 0], return_inverse=True)
@@ -241,14 +278,7 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
         level = int(level_of.ravel()[kind])
         served = nodes[level].between(-reach - 0.5 * chain.unit * variance / windows.spacing)
         between.append(Kind(level, int(newest), int(columns[kind]), *served))
-    given = Prepared(chain, windows, groups, scales, nodes, between, 2 * reach + 1, total, mean)
-    if not chain.ring:
-        return given
-    ones = np.zeros((len(kinds), 2, scales.shape[1]))
-    ones[:, 0] = 1.0
-    closed, error = _traced(given, ones, LEAST_ERROR, deadline)
-    mean = min(total + _tilted_mass(given) - 1.0, 1.0)
-    return replace(given, total=closed.real, mean=mean, total_error=error)
+    return nodes, between
 
 
 def _tilted_mass(given: Prepared) -> float:
@@ -309,7 +339,7 @@ def transform_of(
     def error_at(f: int) -> float:
         return summed(given, next(tables(f, 1)), float(tolerance[f]), deadline)[1]
 
-    # Sizes of the transform fall with the frequency, so the first frequency from which all may be left out is found by
+    # Sizes of the transform fall with the frequency (Lemma 4), so the first from which all may be left out is found by
     # bisection: what all of them can change together is their size there times how much they count.
     beyond, used, least = np.cumsum(use[::-1])[::-1], count, 0
     while used - least > AT_ONCE:

@@ -23,7 +23,9 @@ from hockeystick.strategies import StrategyMatrix
 from hockeystick.types import Side
 
 TOLERANCE = 1e-11
+"""Relative: norms that differ by less are one level."""
 MOST_COMPOSITIONS = 200
+"""Projections for all groups together; with more of them one group stands for all."""
 MOST_GROUPS = 100
 """At most so many groups are composed; each costs at least about one composition."""
 
@@ -103,7 +105,8 @@ def _on_levels(norms: Array, side: Side) -> Array:
 def _undominated(rows: Array) -> Array | None:
     """The distinct rows such that no other row is at least as large in every entry; None for too many of them.
 
-    Of the rows that are left, one with the largest sum is dominated by no other.
+    Of the rows that are left, one with the largest sum is dominated by no other. It is kept, and those that it
+    dominates go.
     """
     kept: list[Array] = []
     while rows.shape[0]:
@@ -125,6 +128,7 @@ def _compositions(row: Array) -> int:
 def _group_law(
     norms: Array, prob: float, noise_multiplier: float, side: Side, resolution: Resolution, tick: Tick, units: Units
 ) -> Law:
+    """The law of one group: a power for each level of its norms, all of them composed."""
     levels, counts = np.unique(norms[norms > 0.0], return_counts=True)
     parts: list[Law] = []
     for level, count in zip(levels.tolist(), counts.tolist(), strict=True):

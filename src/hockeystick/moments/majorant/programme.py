@@ -280,9 +280,9 @@ def exchange(
             weights[i] = 0.0
             mass[i] = 0.0
             for j in range(size):
-                weights[i] += inverse[i, j] * values[atoms[j]]
-                mass[i] += inverse[j, i] * expectations[j]
-        worst, entering = -tolerance, -1
+                weights[i] += inverse[i, j] * values[atoms[j]]  # the constraints at the atoms are equalities
+                mass[i] += inverse[j, i] * expectations[j]  # the atoms' law has the moments: the vertex of the dual
+        worst, entering = -tolerance, -1  # the constraint that is violated most becomes an atom
         for k in range(rows.shape[0]):
             excess = -values[k]
             for j in range(size):
@@ -291,7 +291,7 @@ def exchange(
                 worst, entering = excess, k
         if entering < 0:
             return _is_vertex(rows, expectations, atoms, mass)
-        leaving, step = -1, np.inf
+        leaving, step = -1, np.inf  # and the atom goes whose mass is the first to be used up
         for i in range(size):
             change[i] = 0.0
             for j in range(size):
