@@ -136,7 +136,7 @@ def test_the_guide_adds_a_sampler(copy: Path) -> None:
         copy,
         *OF_ALL_SAMPLERS,
         "-k",
-        "my_coin or every_kind or every_scheme or every_registered or cover or schema or current",
+        "my_coin or every_kind or every_scheme or every_registered or cases_cover or covers or schema or current",
     )
     assert re.search(r"^\.+ ", printed, re.M), printed
     assert not re.search("^(FAILED|ERROR)", printed, re.M), printed
