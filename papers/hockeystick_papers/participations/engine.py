@@ -105,7 +105,9 @@ def best_spending(
     coarse = Resolution(SEARCH_NODES, delta)
     tried: list[tuple[float, float]] = []
     for spent in (delta * share for share in CANDIDATES):
-        law = composed_law(some, noise_multiplier, prob, spent, direction, SEARCH_LAWS, coarse, tick, SEARCH_SHARES)
+        law = composed_law(
+            some, noise_multiplier, prob, spent, direction, SEARCH_LAWS, coarse, tick, shares=SEARCH_SHARES
+        )
 
         def at(epsilon: float, law: Law = law, spent: float = spent) -> float:
             return law_delta(law, epsilon, direction) + spent
@@ -124,6 +126,7 @@ def composed_law(
     laws: int,
     resolution: Resolution,
     tick: Tick,
+    *,
     shares: int = SHARES,
 ) -> Law:
     """An upper law of the composition of all blocks, outside an event of at most the probability ``spent``.

@@ -1,6 +1,7 @@
 """Hot loops of the tail bounds, on plain arrays."""
 
 from math import exp, expm1, inf, log, log1p, pi, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -23,6 +24,21 @@ SHORT = 1e-3
 FIRST_TRIAL = 1.05
 NEXT_TRIAL = 0.85
 MOST_TRIALS = 12
+
+
+class Earlier(NamedTuple):
+    """What columns do in the rows before a block, in units of the noise's variance; arrays of shape (pairs,).
+
+    Attributes:
+        own: squared norms, positive.
+        total, square, largest: sum, sum of squares (in units of the variance's square) and largest of the inner
+            products with the other columns.
+    """
+
+    own: Array
+    total: Array
+    square: Array
+    largest: Array
 
 
 @njit(cache=True, nogil=True)
@@ -127,27 +143,18 @@ def curvature(exponent: float, prob: float, most: float) -> float:
 
 @njit(cache=True, nogil=True)
 def log_odds_with(
-    own: Array,
-    total: Array,
-    square: Array,
-    largest: Array,
-    error: float,
-    log_budget: float,
-    quantile: float,
-    prob: float,
-    most: float,
+    earlier: Earlier, error: float, log_budget: float, quantile: float, prob: float, most: float
 ) -> Array:
     """Bounds on the rise of the log odds of a participation under P, each exceeded with at most ``exp(-log_budget)``.
 
     Args:
-        own, total, square, largest: as :func:`advance` returns them, in units of the noise's variance (its square for
-            ``square``); shape (pairs,), ``own`` positive.
-        error: relative error of these four.
+        error: relative error of the four arrays of ``earlier``.
         log_budget: log of the inverse of the failure probability of each.
         quantile: where the tilts that are tried, downwards until one is worse, begin; any tilt > 0 is valid.
         prob: p below 1.
         most: a bound on the curvature, see :func:`curvature`.
     """
+    own, total, square, largest = earlier
     raised = np.empty(own.size)
     for k in range(own.size):
         high = own[k] * (1.0 + error)

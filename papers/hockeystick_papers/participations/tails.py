@@ -103,17 +103,13 @@ def participation_bounds(
     if direction is Direction.ADD:
         raised = tail_kernels.log_odds_without(own, error, log_budget, quantile)
     else:
-        raised = tail_kernels.log_odds_with(
-            own,
-            blocks.total[informed] / variance,
-            blocks.square[informed] / variance**2,
-            blocks.largest[informed] / variance,
-            error,
-            log_budget,
-            quantile,
-            prob,
-            _largest_curvature(prob),
+        earlier = tail_kernels.Earlier(
+            own=own,
+            total=blocks.total[informed] / variance,
+            square=blocks.square[informed] / variance**2,
+            largest=blocks.largest[informed] / variance,
         )
+        raised = tail_kernels.log_odds_with(earlier, error, log_budget, quantile, prob, _largest_curvature(prob))
     before = log(prob) - log1p(-prob)
     log_odds = before + raised + 1e-14 * (abs(before) + np.abs(raised))
     with np.errstate(over="ignore"):

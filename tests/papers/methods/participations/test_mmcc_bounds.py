@@ -282,7 +282,7 @@ def test_what_is_spent_is_charged(direction: Direction, monkeypatch: pytest.Monk
     """A law that reveals nothing outside of the event leaves the event: the bound is its probability, and no less."""
     blocks = described(ToeplitzMatrix(np.array([1.0, 0.5]), 8), 1, None, nothing)
     monkeypatch.setattr(engine, "best_spending", lambda *_: 1e-3)
-    monkeypatch.setattr(engine, "composed_law", lambda *_: point_mass_at_one(Side.UPPER))
+    monkeypatch.setattr(engine, "composed_law", lambda *_, **__: point_mass_at_one(Side.UPPER))
     profiles = engine.blocks_profiles(blocks, 0.1, 0.9, 10.0, 8, (1e-3,), COARSE.resolution, Deadline())
     for epsilon in (0.0, 0.5, 3.0):
         assert 1e-3 <= profiles[direction](epsilon) <= 1e-3 * (1.0 + 1e-12) + 1e-12
