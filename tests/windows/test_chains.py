@@ -13,7 +13,7 @@ from hockeystick.laws.profile import law_delta
 from hockeystick.types import Direction
 from hockeystick.windows import chains
 from hockeystick.windows.chains import least_upper_bound, window_law
-from hockeystick.windows.dominating_chain import Chain, dominating_chain, gram_band
+from hockeystick.windows.dominating_chain import DominatingChain, dominating_chain, gram_band
 
 EPSILONS = (0.0, 0.02, 0.1, 0.3, 0.7, 1.5)
 FINE, COARSE = Resolution(68, 1e-5), Resolution(20, 1e-5)
@@ -229,7 +229,7 @@ def test_a_deadline_ends_the_search_for_a_chain() -> None:
 
 
 def test_a_chain_is_a_gaussian_with_these_products() -> None:
-    chain = Chain(np.array([1.0, 2.0]), 0.5)
+    chain = DominatingChain(np.array([1.0, 2.0]), 0.5)
     assert chain.products.tolist() == [[1.0, 1.0], [1.0, 4.0]]
     moment = chain.second_moment(1.0, 0.2)
     exact = 0.04 * np.expm1(1.0) + 2 * 0.032 * np.expm1(1.0) + 0.0256 * np.expm1(4.0)

@@ -29,7 +29,7 @@ from hockeystick.strategies import StrategyMatrix
 from hockeystick.types import Direction, Side
 
 if TYPE_CHECKING:
-    from hockeystick.windows.dominating_chain import Chain
+    from hockeystick.windows.dominating_chain import DominatingChain
 
 FITTED_BINS = 96
 """Epochs to which shapes are fitted; in longer ones the middle is repeated."""
@@ -43,7 +43,7 @@ NOISES = (0.7, 1.4, 4.0)
 FINER = 2
 """Times as many nodes as in the windows of b-min-sep sampling: more steps round more often."""
 
-_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[int, list[Chain]]]" = WeakKeyDictionary()
+_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[int, list[DominatingChain]]]" = WeakKeyDictionary()
 """Chains do not depend on the noise, so searches over it need them once; by bins."""
 
 
@@ -52,7 +52,7 @@ def coins(bins: int) -> Array:
     return 1.0 / np.arange(bins, 0.0, -1.0)
 
 
-def chains(pair: FreshBins, deadline: Deadline) -> "list[Chain]":
+def chains(pair: FreshBins, deadline: Deadline) -> "list[DominatingChain]":
     """Chains that dominate the columns of C, each fitted to another level of noise."""
 
     from hockeystick.windows.dominating_chain import dominating_chain, long_enough
@@ -71,14 +71,14 @@ def chains(pair: FreshBins, deadline: Deadline) -> "list[Chain]":
     return known[pair.bins]
 
 
-def _stretched(chain: "Chain", size: int) -> "Chain":
+def _stretched(chain: "DominatingChain", size: int) -> "DominatingChain":
     """The chain with its middle repeated."""
-    from hockeystick.windows.dominating_chain import Chain
+    from hockeystick.windows.dominating_chain import DominatingChain
 
     half = chain.scales.size // 2
     first, last = chain.scales[:half], chain.scales[half:]
     middle = np.full(size - chain.scales.size, float(chain.scales[max(half - 1, 0) : half + 1].max()))
-    return Chain(np.concatenate([first, middle, last]), chain.correlation)
+    return DominatingChain(np.concatenate([first, middle, last]), chain.correlation)
 
 
 def _law(pair: FreshBins, settings: Settings) -> Law:

@@ -30,7 +30,7 @@ from hockeystick.strategies import StrategyMatrix
 from hockeystick.types import Direction, Side
 
 if TYPE_CHECKING:
-    from hockeystick.windows.dominating_windows import Windows
+    from hockeystick.windows.dominating_windows import DominatingWindows
 
 SIZES = (256, 64, 16)
 """Steps of a window; the best of them is taken. Shorter ones than one that is worse are not tried."""
@@ -46,11 +46,11 @@ LONGEST_COLUMN = 6.0
 RAREST = 1e-15
 """With a smaller chance of taking part, ratios differ from 1 by little more than a rounding, or not at all."""
 
-_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float, int], list[Windows]]]" = WeakKeyDictionary()
+_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float, int], list[DominatingWindows]]]" = WeakKeyDictionary()
 """Shapes are for noises a factor 2 apart, so that searches need few; by groups, chance and the noise's octave."""
 
 
-def windows_above(pair: SubsetMixture, settings: Settings) -> "list[Windows]":
+def windows_above(pair: SubsetMixture, settings: Settings) -> "list[DominatingWindows]":
     """Windows of each size whose columns reveal at least as much as those of C, for about the noise of the pair.
 
     Raises: UnsupportedError when the entries of C are too many, or their rounding is in the way.
@@ -75,7 +75,7 @@ def windows_above(pair: SubsetMixture, settings: Settings) -> "list[Windows]":
         else:
             gram = csr_matrix(columns.T @ columns)
         sizes = dict.fromkeys(min(size, longest_window(prob), columns.shape[1]) for size in SIZES)
-        candidates: list[Windows] = []
+        candidates: list[DominatingWindows] = []
         scores: list[float] = []
         try:
             for size in sizes:

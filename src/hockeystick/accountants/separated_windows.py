@@ -37,7 +37,7 @@ from hockeystick.strategies.matrix.base import Array
 from hockeystick.types import Direction, Side
 
 if TYPE_CHECKING:
-    from hockeystick.windows.dominating_chain import Chain
+    from hockeystick.windows.dominating_chain import DominatingChain
     from hockeystick.windows.linked_windows import Detail
 
 LONGEST = 64
@@ -67,7 +67,7 @@ LEAST_ABSENT = 1e-3
 SMALLEST_ABSENT = 1e-200
 """The least chance of no participation in a single window: a smaller one is near the end of the range of doubles."""
 
-_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float, float], Chain]]" = WeakKeyDictionary()
+_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float, float], DominatingChain]]" = WeakKeyDictionary()
 """Searches over the noise need each chain once; by steps of a window, chance, and the level that it is fitted to."""
 
 
@@ -80,7 +80,7 @@ def _bandwidth(pair: Renewal) -> int:
     return max(min(pair.matrix.bands, pair.matrix.steps), window_size(pair))
 
 
-def chains(pair: Renewal, deadline: Deadline) -> "list[Chain]":
+def chains(pair: Renewal, deadline: Deadline) -> "list[DominatingChain]":
     """Chains that dominate the columns of C, fitted to the levels of noise around that of the pair."""
     from hockeystick.windows.dominating_chain import dominating_chain, gram_band
 

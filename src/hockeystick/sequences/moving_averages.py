@@ -110,7 +110,7 @@ def loaded(rows: Array | NDArray[np.int64], groups: NDArray[np.int64], ring: boo
 
 
 @dataclass(frozen=True)
-class Windows:
+class InnovationWindows:
     """Windows of d innovations on a lattice that are kept; a state is what a window has beside its newest one.
 
     States with the same innovations but the newest follow each other, so the windows of a state lead to states
@@ -135,7 +135,7 @@ class Windows:
     start: Array
 
 
-def windows_of(chain: MovingAverages, lost: float, deadline: Deadline) -> Windows:
+def windows_of(chain: MovingAverages, lost: float, deadline: Deadline) -> InnovationWindows:
     """Windows but for such of a chance of about ``lost`` in all, under Q or given any one bin's tilt.
 
     Nothing rests on how much is left out: what is kept is summed exactly.
@@ -165,7 +165,7 @@ def windows_of(chain: MovingAverages, lost: float, deadline: Deadline) -> Window
     index = np.flatnonzero(kept)
     places = np.stack([index // n**s % n - side for s in range(d - 1)], axis=1)
     masses = h / sqrt(2.0 * pi) * np.exp(-0.5 * (h * places) ** 2)
-    return Windows(h, places, newest, counts, begins, masses[:, 0].copy(), masses.prod(axis=1))
+    return InnovationWindows(h, places, newest, counts, begins, masses[:, 0].copy(), masses.prod(axis=1))
 
 
 def _balls(chain: MovingAverages, lost: float) -> list[tuple[Array, float]]:

@@ -90,7 +90,7 @@ def window_sums(
     """One group of bins backwards: for each state the mean over its windows of what the group adds times what follows.
 
     Args:
-        begins, counts, chances: of :class:`..moving_averages.Windows`.
+        begins, counts, chances: of :class:`..moving_averages.InnovationWindows`.
         values: shape (2, S), of the states that windows lead to.
         tables: shape (kinds, 2, K), the transform of what a bin adds at each place, and ``LANES`` zeros at the end.
         kinds: shape (q,), the table of each bin.

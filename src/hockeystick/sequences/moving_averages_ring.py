@@ -14,7 +14,7 @@ from math import hypot, sqrt
 import numpy as np
 
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.sequences.moving_averages import Windows
+from hockeystick.sequences.moving_averages import InnovationWindows
 from hockeystick.sequences.moving_averages_kernels import factor_of
 from hockeystick.sequences.moving_averages_steps import Step, stationary
 
@@ -47,7 +47,9 @@ class Factor:
     length: int
 
 
-def trace(windows: Windows, factors: list[Factor], rounding: float, tolerance: float) -> tuple[complex, float]:
+def trace(
+    windows: InnovationWindows, factors: list[Factor], rounding: float, tolerance: float
+) -> tuple[complex, float]:
     """The trace of a product of contractions, and a bound on its error.
 
     Args:
@@ -105,7 +107,7 @@ def trace(windows: Windows, factors: list[Factor], rounding: float, tolerance: f
     return trace, LARGEST * error
 
 
-def _slack(windows: Windows) -> float:
+def _slack(windows: InnovationWindows) -> float:
     """Bound on the error of what a block misses: of a difference of two squared norms that are at most about 1."""
     ends = np.zeros(windows.counts.size + 1, dtype=np.int64)
     np.add.at(ends, windows.begins, 1)

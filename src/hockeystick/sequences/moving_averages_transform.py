@@ -28,7 +28,7 @@ from hockeystick.sequences.inverse_transform import (
     shares_of_delta,
     spread_of,
 )
-from hockeystick.sequences.moving_averages import MovingAverages, Windows, windows_of
+from hockeystick.sequences.moving_averages import InnovationWindows, MovingAverages, windows_of
 from hockeystick.sequences.moving_averages_kernels import (
     place_table,
     window_adjoints,
@@ -164,7 +164,7 @@ class Prepared:
     """
 
     chain: MovingAverages
-    windows: Windows
+    windows: InnovationWindows
     groups: list[Group]
     scales: Array
     nodes: list[Nodes]
@@ -247,7 +247,7 @@ def _runs(chain: MovingAverages) -> list[tuple[slice, int]]:
 
 
 def _mass_and_mean(
-    chain: MovingAverages, windows: Windows, groups: Sequence[Group], scales: Array, deadline: Deadline
+    chain: MovingAverages, windows: InnovationWindows, groups: Sequence[Group], scales: Array, deadline: Deadline
 ) -> tuple[float, float]:
     """The mass and the mean of X of the windows that are kept, on a line: the recursion at z = 0 with its derivative.
 
@@ -264,7 +264,7 @@ def _mass_and_mean(
 
 
 def _nodes_of(
-    chain: MovingAverages, windows: Windows, kinds: Array, columns: NDArray[np.int64], reach: int
+    chain: MovingAverages, windows: InnovationWindows, kinds: Array, columns: NDArray[np.int64], reach: int
 ) -> tuple[list[Nodes], list[Kind]]:
     """Nodes for each level of white noise, which serve all places of its bins, and how each kind of bin reads them."""
     step = chain.unit * windows.spacing

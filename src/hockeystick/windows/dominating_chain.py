@@ -34,7 +34,7 @@ FARTHEST = 20.0
 
 
 @dataclass(frozen=True)
-class Chain:
+class DominatingChain:
     """The columns of one window: ``z_i = scales[i] s_i``, s a chain of unit variance and correlation rho.
 
     Attributes:
@@ -74,7 +74,7 @@ def fitted_columns(steps: int, bands: int, size: int) -> int:
 
 def dominating_chain(
     gram: Array, size: int, sigma: float, prob: float | Array, rounding: float, deadline: Deadline
-) -> Chain:
+) -> DominatingChain:
     """A chain for windows of ``size`` steps whose columns reveal at least as much as those of C, good at this noise.
 
     Args:
@@ -90,8 +90,8 @@ def dominating_chain(
 
     few = gram[:, : fitted_columns(gram.shape[1], gram.shape[0], size)]
 
-    def chain(shape: Array) -> Chain:
-        return Chain(scales_of(shape[1:], size), 1.0 / (1.0 + np.exp(-shape[0])))
+    def chain(shape: Array) -> DominatingChain:
+        return DominatingChain(scales_of(shape[1:], size), 1.0 / (1.0 + np.exp(-shape[0])))
 
     def score(shape: Array) -> float:
         deadline.tick()
@@ -99,7 +99,7 @@ def dominating_chain(
         return float(np.log(long_enough(tried, few, rounding, 6).second_moment(sigma, prob)))
 
     if gram.shape[0] == 1 or not gram[1:].any():
-        return long_enough(Chain(np.ones(size), 0.0), gram, rounding, BISECTIONS)
+        return long_enough(DominatingChain(np.ones(size), 0.0), gram, rounding, BISECTIONS)
     start = np.array([-0.3, 0.15, 0.3, 1.0])
     formula = chain(minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED}).x)
     raised = [long_enough(formula, gram, rounding, BISECTIONS)]
@@ -118,7 +118,9 @@ def scales_of(shape: Array, size: int) -> Array:
     return scales
 
 
-def _freed(chain: Chain, gram: Array, sigma: float, prob: float | Array, deadline: Deadline) -> Chain:
+def _freed(
+    chain: DominatingChain, gram: Array, sigma: float, prob: float | Array, deadline: Deadline
+) -> DominatingChain:
     """The chain with scales that follow no formula: a search for the smallest variance from those that do.
 
     How much the columns have to be longer is about the largest eigenvalue of G relative to the chain's inner products,
@@ -160,10 +162,10 @@ def _freed(chain: Chain, gram: Array, sigma: float, prob: float | Array, deadlin
         free = minimize(score, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": FREED_TRIED}).x
     except LinAlgError:  # neighbours that are nearly one
         return chain
-    return Chain(np.exp(free[:size]), float(1.0 / (1.0 + np.exp(-free[size]))))
+    return DominatingChain(np.exp(free[:size]), float(1.0 / (1.0 + np.exp(-free[size]))))
 
 
-def long_enough(chain: Chain, gram: Array, rounding: float, bisections: int = BISECTIONS) -> Chain:
+def long_enough(chain: DominatingChain, gram: Array, rounding: float, bisections: int = BISECTIONS) -> DominatingChain:
     """The chain with all columns as much longer, or shorter, as is needed; raises LinAlgError where nothing is."""
     n, size = gram.shape[1], chain.scales.size
     shape = in_band(chain, np.ones(-(-n // size)), gram.shape, -n % size)
@@ -179,10 +181,10 @@ def long_enough(chain: Chain, gram: Array, rounding: float, bisections: int = BI
             high = middle
         else:
             low = middle
-    return Chain(chain.scales * np.sqrt(high) * (1.0 + 4.0 * UNIT_ROUNDOFF), chain.correlation)
+    return DominatingChain(chain.scales * np.sqrt(high) * (1.0 + 4.0 * UNIT_ROUNDOFF), chain.correlation)
 
 
-def in_band(chain: Chain, levels: Array, shape: tuple[int, ...], skipped: int = 0) -> Array:
+def in_band(chain: DominatingChain, levels: Array, shape: tuple[int, ...], skipped: int = 0) -> Array:
     """The inner products of windows, zero between them, each times its level, in the layout of :func:`gram_band`.
 
     Without the first ``skipped`` steps; the last window may be short.

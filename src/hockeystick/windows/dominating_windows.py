@@ -18,7 +18,7 @@ from scipy.linalg import LinAlgError
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.windows.dominating_chain import Chain, in_band, is_positive, scales_of
+from hockeystick.windows.dominating_chain import DominatingChain, in_band, is_positive, scales_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -38,7 +38,7 @@ EARLIEST = 1e-12
 
 
 @dataclass(frozen=True)
-class Windows:
+class DominatingWindows:
     """The columns of window k are those of the chain times ``sqrt(levels[k])``; the last window may be short.
 
     Attributes:
@@ -47,7 +47,7 @@ class Windows:
         steps: steps of all windows together.
     """
 
-    chain: Chain
+    chain: DominatingChain
     levels: Array
     steps: int
 
@@ -68,7 +68,7 @@ class Windows:
 
 def dominating_windows(
     gram: "csr_matrix | Array", size: int, sigma: float, prob: float, rounding: float, deadline: Deadline
-) -> Windows:
+) -> DominatingWindows:
     """Windows of ``size`` steps whose columns reveal at least as much as those of C, good at this noise.
 
     Args:
@@ -88,9 +88,9 @@ def dominating_windows(
     band = _band(gram, size)
     times = _product(gram, band)
 
-    def relative(shape: Array) -> tuple[Chain, float]:
+    def relative(shape: Array) -> tuple[DominatingChain, float]:
         correlation = LARGEST_CORRELATION / (1.0 + exp(-float(np.clip(shape[0], -30.0, 30.0))))
-        chain = Chain(scales_of(shape[1:], size), correlation)
+        chain = DominatingChain(scales_of(shape[1:], size), correlation)
         return chain, _largest(times, n, chain, levels)
 
     def score(shape: Array) -> float:
@@ -99,7 +99,7 @@ def dominating_windows(
         return log(max(_score(chain.products, largest * levels, sigma, prob), EARLIEST))
 
     if not band[1:].any():
-        chain, factor = Chain(np.ones(size), 0.0), float((band[0] / np.repeat(levels, size)[:n]).max())
+        chain, factor = DominatingChain(np.ones(size), 0.0), float((band[0] / np.repeat(levels, size)[:n]).max())
     else:
         start = np.array([0.0, 0.15, 0.15, 1.0])
         simplex = np.vstack([start, start + np.diag([1.0, 0.15, 0.15, -0.6])])
@@ -113,7 +113,7 @@ def dominating_windows(
         deadline.tick()
         raised *= RAISED
         if is_positive(raised * shape - band, raised * shape, rounding):
-            return Windows(chain, levels * raised * (1.0 + 8.0 * UNIT_ROUNDOFF), n)
+            return DominatingWindows(chain, levels * raised * (1.0 + 8.0 * UNIT_ROUNDOFF), n)
     raise LinAlgError("no chain dominates")
 
 
@@ -134,7 +134,7 @@ def _score(products: Array, levels: Array, sigma: float, prob: float) -> float:
     return float(prob**2 * counts @ np.asarray(moments))
 
 
-def _largest(product: Callable[[Array], Array], n: int, chain: Chain, levels: Array) -> float:
+def _largest(product: Callable[[Array], Array], n: int, chain: DominatingChain, levels: Array) -> float:
     """About the largest eigenvalue of G relative to the chain's products at these levels.
 
     Args:
