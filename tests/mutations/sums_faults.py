@@ -9,6 +9,7 @@ TRAINING = "tests/training/test_exact_training.py"
 RECORDS = "tests/training/test_exact_records.py"
 AUDIT = "tests/audit/test_invariance.py"
 SHARDS = "tests/training/test_exact_shards.py"
+TRAINER = "tests/training/test_huggingface_exact.py"
 
 FAULTS = [
     (
@@ -280,5 +281,27 @@ FAULTS = [
         "return bool(part.training and chance > 1.0)",
         "dropout is not named",
         f"{AUDIT}::test_dropout_is_named",
+    ),
+    # The Trainer of transformers.
+    (
+        "training/huggingface/exact.py",
+        "if not all(torch.equal(now, then) for now, then in zip(_generators(device), before, strict=True)):",
+        "if False:",
+        "dropout by the place in the batch, in functions of a model, is not seen",
+        f"{TRAINER}::test_dropout_in_functions_of_a_model_is_refused_before_any_noise",
+    ),
+    (
+        "training/huggingface/exact.py",
+        "if self.loader.batch_sampler.pieces[len(physical) - 1].last:",
+        "if True:",
+        "a physical batch is a step of its own",
+        f"{TRAINER}::test_every_step_is_that_of_whole_numbers_for_any_physical_batches",
+    ),
+    (
+        "training/huggingface/trainer.py",
+        "rho=self.engine.rho,",
+        "rho=None,",
+        "a record says that no bit changes where a change was stated",
+        f"{TRAINER}::test_a_stated_change_of_the_others_is_covered_and_said",
     ),
 ]

@@ -1,7 +1,7 @@
 """One process of some, as torchrun starts them: ``python huggingface_ranks.py FOLDER MODE...``. Trains in each mode.
 
-MODE is of gradients, "hooks" or "ghost"; "bf16" for autocast; "dropout"; or "shuffled" for data that are in another
-order in every process. FOLDER/MODE/RANK holds what this process got.
+MODE is of gradients, "hooks" or "ghost"; "bf16" for autocast; "exact" for sums of whole numbers; "dropout"; or
+"shuffled" for data that are in another order in every process. FOLDER/MODE/RANK holds what this process got.
 """
 
 import math
@@ -54,8 +54,8 @@ def train(folder: Path, mode: str):
     transformers.utils.logging.disable_progress_bar()
     arguments = transformers.TrainingArguments(
         str(folder),
-        per_device_train_batch_size=1,
-        gradient_accumulation_steps=math.ceil(3 / PROCESSES),
+        per_device_train_batch_size=32 if mode == "exact" else 1,
+        gradient_accumulation_steps=1 if mode == "exact" else math.ceil(3 / PROCESSES),
         max_steps=STEPS,
         save_strategy="no",
         optim="sgd",
@@ -72,6 +72,7 @@ def train(folder: Path, mode: str):
         eval_dataset=sentences(16),
         rng=np.random.default_rng(1),
         grad_sample_mode="ghost" if mode == "ghost" else "hooks",
+        exact=mode == "exact" or None,
     )
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.add_callback(Look(trainer))

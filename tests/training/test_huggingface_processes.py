@@ -80,6 +80,21 @@ def test_two_processes_are_one_run(mode, left, tmp_path):
     assert "one_noise_row_a_step" in records[1].asserted
 
 
+@pytest.mark.parametrize("mode", ["exact"])
+def test_sums_of_whole_numbers_are_those_of_one_process(mode, left, tmp_path):
+    """Bit for bit, in physical batches of one shape."""
+    ranks = left / mode / "0", left / mode / "1"
+    alone = result(train(tmp_path, mode))
+    for rank in ranks:
+        trained = np.load(rank / "trained.npz")
+        for name in ("rows", "weights"):
+            assert np.array_equal(trained[name], alone[name]), name
+        assert np.allclose(trained["losses"], alone["losses"], rtol=0, atol=1e-5)
+        record = RunRecord.load(rank / "run.json")
+        assert {"exact_sums", "one_shape"} <= set(record.checked)
+        assert record.violations == ()
+
+
 @pytest.mark.parametrize("mode", ["dropout"])
 def test_no_two_processes_have_the_same_dropout_masks(mode, left):
     """Or two examples would share a mask, and which two do would depend on the others."""

@@ -19,7 +19,6 @@ from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
-from hockeystick.training.exact_sums import refuse_exact
 from hockeystick.training.huggingface.arguments import (
     check_batch_size,
     check_evaluation,
@@ -27,12 +26,14 @@ from hockeystick.training.huggingface.arguments import (
     check_steps,
     checked_arguments,
 )
+from hockeystick.training.huggingface.exact import WholeBatches, check_mode, without_random_numbers
 from hockeystick.training.huggingface.independence import Independence, two_of
 from hockeystick.training.huggingface.losses import ExampleLosses, checked, losses_of
 from hockeystick.training.huggingface.private_names import check_names, keep_from_accelerate
 from hockeystick.training.huggingface.processes import check_data, check_saved, mean_over_all, seed_apart, shared
 from hockeystick.training.record import RunRecord
 from hockeystick.training.torch import PrivacyEngine
+from hockeystick.training.torch.invariance import Invariance
 from hockeystick.training.torch.loader import size_of_dataset
 
 UNFINISHED = ".unfinished-checkpoint"
@@ -69,6 +70,10 @@ class Trainer(transformers.Trainer):
     all, and are secret. Processes that torchrun started share out every batch; the first has the noise, and writes
     checkpoints.
 
+    With ``exact=True``, or a plan that says so, gradients are whole numbers of a proved norm, and so are sums and
+    noise; the certificate then covers the bits (``docs/theory/exact-sums.md``). Every part of a batch is filled up to
+    ``per_device_train_batch_size`` rows, best a multiple of 32, and all texts have to have one length.
+
     Not private, and not for publication: logs, which have the training loss, and checkpoints. What a certificate covers
     is the trained weights, and those of every step before.
 
@@ -88,6 +93,7 @@ class Trainer(transformers.Trainer):
         try_independence: whether two examples are tried before the first step: their losses and gradients have to be
             the same alone and in one batch, without dropout, and no loss may have a derivative by the other example.
             False for models with other random numbers.
+        exact, invariance: as :class:`hockeystick.torch.PrivacyEngine` has them; for "hooks" alone.
         options: the other arguments of ``transformers.Trainer``.
 
     Attributes:
@@ -96,8 +102,8 @@ class Trainer(transformers.Trainer):
     Raises: InvalidInputError, naming the argument, for what would break the mechanism (batches of another size, steps
     past the plan, losses that are scaled for half precision, data in another order in other processes, evaluation on
     the training data);
-    UnsupportedError for a model without losses by example, for examples that depend on each other, and as the engine
-    does.
+    UnsupportedError for a model without losses by example, for examples that depend on each other, for exact sums of a
+    model that draws random numbers, and as the engine does.
     """
 
     loss_is_scaled_for_ga = True
@@ -116,6 +122,8 @@ class Trainer(transformers.Trainer):
         secure_mode: bool = False,
         noise_dtype: Any = np.float32,
         attribution: Attribution | None = None,
+        exact: bool | None = None,
+        invariance: Invariance | float | None = None,
         **options: Any,
     ) -> None:
         check_names()
@@ -135,8 +143,13 @@ class Trainer(transformers.Trainer):
         if grad_sample_mode == "ghost":
             self._gradients["criterion"] = torch.nn.Identity()  # it gets the losses of the examples
         self._criterion: Any = None
-        self.engine = PrivacyEngine(plan, rng=rng, secure_mode=secure_mode, dtype=noise_dtype, attribution=attribution)
-        refuse_exact(self.engine.mechanism.exact, "The Trainer of transformers")
+        noise = {"rng": rng, "secure_mode": secure_mode, "dtype": noise_dtype, "attribution": attribution}
+        self.engine = PrivacyEngine(plan, exact=exact, invariance=invariance, **noise)
+        self._exact = self.engine.mechanism.exact
+        if self._exact:
+            check_mode(grad_sample_mode)
+            self.engine._physical = self.given.per_device_train_batch_size
+        self._losses = torch.zeros(0)  # of the physical batch that was used last
         if train_dataset is not None:
             self._check_dataset(train_dataset, options.get("data_collator"))
         check_evaluation(options.get("eval_dataset"), train_dataset)
@@ -157,6 +170,7 @@ class Trainer(transformers.Trainer):
             certificate,
             stopped_without_looking=stopped_without_looking,
             also_checked=(*self.engine.also_checked, *tried),
+            rho=self.engine.rho,
         )
 
     def train(self, resume_from_checkpoint: Any = None, trial: Any = None, ignore_keys_for_eval: Any = None) -> Any:
@@ -235,7 +249,7 @@ class Trainer(transformers.Trainer):
             alone.check(optimizer)
         seed_apart(self.args.seed, self.args.process_index)
         self.optimizer = optimizer
-        self._private_loader = loader
+        self._private_loader = WholeBatches(loader) if self._exact else loader
 
     def _loss_of(self, plain: DataLoader[Any], examples: list[Any]) -> torch.Tensor:
         """The loss of some examples in one batch, as a training step computes it."""
@@ -279,20 +293,32 @@ class Trainer(transformers.Trainer):
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """Forward and backward, in parts; all but the last are clipped and summed here, the last by the step itself."""
         del num_items_in_batch
-        examples = size_of_batch(inputs)
+        rows, examples = size_of_batch(inputs), 0
         self.optimizer.zero_grad()
-        if not examples:
+        if not rows:
             self.optimizer.leave_no_examples()
         largest = self.args.per_device_train_batch_size
         total = torch.zeros((), device=self.args.device)
-        for first in range(0, examples, largest):
+        for first in range(0, rows, largest):
             if first:
-                self.optimizer.signal_skip_step()
+                if not self._exact:  # whose optimizer knows which physical batch is the last of its step
+                    self.optimizer.signal_skip_step()
                 self.optimizer.step()
                 self.optimizer.zero_grad()
-            part = {name: entry[first : first + largest] for name, entry in inputs.items()}
-            total += super().training_step(model, part) * min(largest, examples - first)
+            losses = self._losses_of_part(
+                model, {name: entry[first : first + largest] for name, entry in inputs.items()}
+            )
+            total += losses.sum()
+            examples += len(losses)
         return mean_over_all(total, examples, self.accelerator)
+
+    def _losses_of_part(self, model: Any, part: Mapping[str, Any]) -> torch.Tensor:
+        """Forward and backward of a physical batch; the losses of its examples, which come before what fills it up."""
+        if not self._exact:
+            return super().training_step(model, part).expand(size_of_batch(part))
+        with without_random_numbers(self.args.device):
+            super().training_step(model, part)
+        return self._losses[: self.optimizer.batches.pieces[0].examples]
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -304,6 +330,7 @@ class Trainer(transformers.Trainer):
             raise InvalidInputError(f"The batches must have labels, named {', '.join(self.label_names)}.")
         outputs = model(**{name: entry for name, entry in inputs.items() if name not in labels})
         losses = checked(self.example_losses(outputs, labels), size_of_batch(inputs))
+        self._losses = losses.detach()
         if self._criterion is not None and model.training and torch.is_grad_enabled():
             loss = self._criterion(losses)
         else:

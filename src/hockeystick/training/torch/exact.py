@@ -119,6 +119,11 @@ class SumsExactly:
         super()._forget()  # type: ignore[misc]
         self.piece = None
 
+    def discard(self) -> None:
+        """Leave nothing of a backward pass whose gradients are not for a step, nor its shape."""
+        super().discard()  # type: ignore[misc]
+        self.shape = None
+
     def clip_and_accumulate(self) -> None:
         """Add the integers of the examples of this physical batch."""
         for parameter in self.params:
