@@ -199,7 +199,7 @@ def test_answers_depend_on_the_question_alone() -> None:
 
 @pytest.mark.parametrize(("rate", "sigma", "steps", "epsilon"), [(2.332e-4, 0.537459, 595, 0.6469)])
 def test_a_finer_lattice_answers_before_laws_are_made(rate: float, sigma: float, steps: int, epsilon: float) -> None:
-    """The second lattice has more than 6,000 places and misses the width by a sixth; laws are .08 percent apart here."""
+    """The second lattice has over 6,000 places and misses the width by a sixth; laws are .08 percent apart here."""
     lattice = RareSteps(rate, sigma, steps, 1e-5)
     sides = lattice.sides(epsilon, Direction.REMOVE)
     assert sides is not None
