@@ -332,9 +332,9 @@ FAULTS = [
         ("tests/windows/test_subset_reductions.py", "tests/pairs/test_secret_groups.py"),
     ),
     (
-        "src/hockeystick/accountants/direct.py",
-        "power(block, longer, resolution, tick=tick)",
-        "power(block, longer - 1, resolution, tick=tick)",
+        "src/hockeystick/laws/operations.py",
+        "power(of_block(size + 1), longer, resolution, tick=tick)",
+        "power(of_block(size + 1), longer - 1, resolution, tick=tick)",
         "a block of k-of-t allocation is left out",
         "tests/accountants/test_direct.py::test_k_of_t_visits_every_block_once",
     ),

@@ -29,7 +29,7 @@ from hockeystick.laws.contours import Profiles, Sides, profiles_of_steps
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.hidden_visits import HiddenVisits
 from hockeystick.laws.law import FAR, MAX_RATIO, ORDINARY, Law, Units, point_mass_at_one
-from hockeystick.laws.operations import average, compose, mix, power, thin, weighted
+from hockeystick.laws.operations import average, compose, mix, power, thin, visits, weighted
 from hockeystick.laws.profile import law_delta, law_profiles
 from hockeystick.laws.rare_steps import rare_steps
 from hockeystick.pairs.averaged_steps import AveragedSteps
@@ -68,13 +68,8 @@ def independent_steps_law(pair: IndependentSteps, side: Side, settings: Settings
 
 def law_of_blocks(pair: AveragedSteps, of_block: Callable[[int], Law], settings: Settings) -> Law:
     """The law of all epochs from that of a block of so many steps, each block visited once."""
-    resolution, tick = settings.resolution, settings.deadline.tick
-    size, longer = divmod(pair.bins, pair.participations)
-    epoch = power(of_block(size), pair.participations - longer, resolution, tick=tick)
-    if longer:
-        block = of_block(size + 1)
-        epoch = compose(epoch, power(block, longer, resolution, tick=tick), resolution, tick=tick)
-    return power(epoch, pair.epochs, resolution, tick=tick)
+    tick = settings.deadline.tick
+    return visits(of_block, pair.bins, pair.participations, pair.epochs, settings.resolution, tick=tick)
 
 
 def averaged_steps_law(pair: AveragedSteps, side: Side, settings: Settings, units: Units) -> Law:
@@ -245,9 +240,9 @@ def _steps_profiles(pair: IndependentSteps, side: Side, settings: Settings) -> M
         return lambda epsilon, direction: profiles.sides(epsilon, direction) or rare.sides(epsilon, direction)
 
     rough = Rough(profiles.by_moments, profiles.at_most)
-    visits = HiddenVisits(pair.sampling_prob, pair.steps, 1.0 / pair.noise_multiplier)
+    hidden = HiddenVisits(pair.sampling_prob, pair.steps, 1.0 / pair.noise_multiplier)
     smallest = settings.resolution.smallest_delta
-    return _by_transforms(told, rough, law, side, smallest, profiles.foresee, visits)
+    return _by_transforms(told, rough, law, side, smallest, profiles.foresee, hidden)
 
 
 def by_contours(
@@ -355,9 +350,9 @@ def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Map
     def told(smallest: float, compared: bool) -> Told:
         return epochs(smallest, compared=compared).sides
 
-    visits = HiddenVisits(1.0 / pair.bins, pair.bins * pair.epochs, 1.0 / pair.visit_noise)
+    hidden = HiddenVisits(1.0 / pair.bins, pair.bins * pair.epochs, 1.0 / pair.visit_noise)
     together = epochs(smallest, compared=False).foresee
-    return _by_transforms(told, Rough(moments, moments), law, side, smallest, together, visits)
+    return _by_transforms(told, Rough(moments, moments), law, side, smallest, together, hidden)
 
 
 def _worst_of(laws: LawAnalysis) -> Analysis:

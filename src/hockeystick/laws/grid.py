@@ -64,8 +64,17 @@ def nodes_for_pairs(a: Law, b: Law, product: bool, resolution: Resolution) -> Ar
             if units == FAR and nodes.size:  # the summary blurs the last cells, and laws may end where P still matters
                 top = min((np.multiply if product else np.add)(a.support[-1], b.support[-1]), units.max_ratio)
                 nodes = np.append(nodes, np.exp(np.linspace(np.log(nodes[-1]), np.log(top), TOP_NODES + 1)[1:]))
+            elif nodes.size and _ends_in_atoms(a, b, resolution.tail):  # what is beyond the nodes goes to infinity
+                top = float((np.multiply if product else np.add)(a.support[-1], b.support[-1]))
+                nodes = np.append(nodes[nodes < top], top) if top <= units.max_ratio else nodes
     floor = a.floor * b.floor if product else a.floor + b.floor
     return _distinct(np.concatenate([[floor], nodes[nodes > floor]]))
+
+
+def _ends_in_atoms(a: Law, b: Law, tail: float) -> bool:
+    """Whether the largest pair has P-mass that matters, as of bounded ratios; laws of Gaussians end in next to none."""
+    ends = [float(law.mass[-1] * law.support[-1]) / law.units.scale for law in (a, b)]
+    return ends[0] * ends[1] > tail
 
 
 def common_units(a: Law, b: Law) -> Units:

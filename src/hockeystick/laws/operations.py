@@ -130,6 +130,30 @@ def average(law: Law, count: int, resolution: Resolution, *, tick: Tick = _no_ti
     return result
 
 
+def visits(
+    of_block: Callable[[int], Law],
+    steps: int,
+    count: int,
+    epochs: int,
+    resolution: Resolution,
+    *,
+    tick: Tick = _no_tick,
+) -> Law:
+    """An upper law of ``count`` visits to ``steps`` steps in every epoch: they are cut at random into as many blocks.
+
+    Args:
+        of_block: the law of a block of so many steps that is visited once.
+        steps, count: at least 1, ``count`` at most ``steps``; sizes of blocks differ by at most 1.
+
+    Source: feldman-shenfeld-2025, Lemma 3.11.
+    """
+    size, longer = divmod(steps, count)
+    epoch = power(of_block(size), count - longer, resolution, tick=tick)
+    if longer:
+        epoch = compose(epoch, power(of_block(size + 1), longer, resolution, tick=tick), resolution, tick=tick)
+    return power(epoch, epochs, resolution, tick=tick)
+
+
 def _repeated(law: Law, count: int, join: Callable[[Law, int, Law, int], Law]) -> Law | None:
     """``count`` copies by repeated doubling; ``join`` is told how many copies each of its laws stands for."""
     result, done, doubled, size = None, 0, law, 1

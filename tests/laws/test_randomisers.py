@@ -1,0 +1,160 @@
+"""Randomisers that are not Gaussian, and allocations of them: against enumeration and closed forms."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import combinations, product
+from math import exp, prod
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hockeystick.errors import InvalidInputError
+from hockeystick.laws.grid import Resolution
+from hockeystick.laws.law import Law
+from hockeystick.laws.profile import law_delta
+from hockeystick.laws.randomisers import allocated, discrete_gaussian_law, finite_law, laplace_law, pure_law
+from hockeystick.types import Direction, Side
+
+EPSILONS = (0.0, 0.1, 0.3, 1.0, 2.0)
+FINE = Resolution(72, 1e-12)
+Weights = list[int]
+
+
+def shares(weights: Weights) -> list[Fraction]:
+    return [Fraction(weight, sum(weights)) for weight in weights]
+
+
+def enumerated(p: Weights, q: Weights, steps: int, visits: int, epochs: int) -> list[tuple[Fraction, Fraction]]:
+    """The probabilities of all outputs of all epochs, with and without the example."""
+    of_p, of_q = shares(p), shares(q)
+    epoch = []
+    for outputs in product(range(len(p)), repeat=steps):
+        sets = list(combinations(range(steps), visits))
+        terms = [prod(of_p[o] if at in chosen else of_q[o] for at, o in enumerate(outputs)) for chosen in sets]
+        epoch.append((sum(terms, Fraction(0)) / len(sets), prod(of_q[o] for o in outputs)))
+    runs = product(epoch, repeat=epochs)
+    return [(prod(a for a, _ in run), prod(b for _, b in run)) for run in runs]
+
+
+def exact(outputs: list[tuple[Fraction, Fraction]], epsilon: float, direction: Direction) -> float:
+    ratio = Fraction(exp(epsilon))
+    pairs = outputs if direction is Direction.REMOVE else [(b, a) for a, b in outputs]
+    return float(sum((max(a - ratio * b, Fraction(0)) for a, b in pairs), Fraction(0)))
+
+
+def assert_sandwich(law_of: Callable[[Side], Law], truth: Callable[[float, Direction], float], loose: float) -> None:
+    """Both sides, and no farther apart than ``loose`` of the truth, beside 1e-9."""
+    upper, lower = law_of(Side.UPPER), law_of(Side.LOWER)
+    for direction in Direction:
+        for epsilon in EPSILONS:
+            delta = truth(epsilon, direction)
+            above, below = law_delta(upper, epsilon, direction), law_delta(lower, epsilon, direction)
+            assert delta - 1e-12 <= above <= delta * (1.0 + loose) + 1e-9
+            assert delta * (1.0 - loose) - 1e-9 <= below <= delta + 1e-12
+
+
+@pytest.mark.parametrize(("steps", "epochs"), [(1, 1), (4, 1), (3, 2), (2, 3)])
+@pytest.mark.parametrize(("p", "q"), [([3, 1], [1, 3]), ([5, 2, 1], [1, 2, 4]), ([1, 3, 4], [2, 6, 0])], ids=str)
+def test_one_visit_is_known_exactly(p: Weights, q: Weights, steps: int, epochs: int) -> None:
+    outputs = enumerated(p, q, steps, 1, epochs)
+
+    def law_of(side: Side) -> Law:
+        return allocated(finite_law(p, q, side), steps, FINE, epochs=epochs)
+
+    if 0 in q:  # a lower law leaves out what only the example answers
+        for epsilon in EPSILONS:
+            for direction in Direction:
+                above, below = (law_delta(law_of(side), epsilon, direction) for side in (Side.UPPER, Side.LOWER))
+                assert below - 1e-12 <= exact(outputs, epsilon, direction) <= above + 1e-12
+    else:
+        assert_sandwich(law_of, lambda epsilon, direction: exact(outputs, epsilon, direction), 1e-3)
+
+
+@given(
+    weights=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=2, max_size=3),
+    steps=st.integers(2, 4),
+    visits=st.integers(1, 4),
+)
+def test_several_visits_are_between_the_sides(weights: list[tuple[int, int]], steps: int, visits: int) -> None:
+    p, q = [a for a, _ in weights], [b for _, b in weights]
+    visits = min(visits, steps)
+    outputs = enumerated(p, q, steps, visits, 1)
+    laws = [allocated(finite_law(p, q, side), steps, Resolution(18, 1e-9), participations=visits) for side in Side]
+    for epsilon in EPSILONS:
+        for direction in Direction:
+            deltas = [law_delta(law, epsilon, direction) for law in laws]
+            assert min(deltas) - 1e-12 <= exact(outputs, epsilon, direction) <= max(deltas) + 1e-12
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 3.0])
+def test_an_answer_with_pure_privacy(epsilon: float) -> None:
+    """Randomised response: ``(e^epsilon0 - e^epsilon)_+ / (e^epsilon0 + 1)`` in both directions."""
+    assert_sandwich(
+        lambda side: pure_law(epsilon, side),
+        lambda asked, direction: max(exp(epsilon) - exp(asked), 0.0) / (exp(epsilon) + 1.0),
+        1e-9,
+    )
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 7.0])
+def test_laplace_noise(scale: float) -> None:
+    """``1 - e^((epsilon - 1 / scale) / 2)``, in both directions."""
+    assert_sandwich(
+        lambda side: laplace_law(scale, side, FINE),
+        lambda epsilon, direction: max(-np.expm1(0.5 * (epsilon - 1.0 / scale)), 0.0),
+        1e-3,
+    )
+
+
+@pytest.mark.parametrize("sigma", [0.25, 0.8, 5.0, 40.0])
+def test_discrete_gaussian_noise(sigma: float) -> None:
+    k = np.arange(-60 * int(sigma + 1), 60 * int(sigma + 1) + 1.0)
+    q, p = (np.exp(-0.5 * ((k - moved) / sigma) ** 2) for moved in (0.0, 1.0))
+    total = q.sum()
+
+    def truth(epsilon: float, direction: Direction) -> float:
+        with_example, without = (p, q) if direction is Direction.REMOVE else (q, p)
+        return float(np.maximum(with_example - exp(epsilon) * without, 0.0).sum() / total)
+
+    assert_sandwich(lambda side: discrete_gaussian_law(sigma, side), truth, 1e-9)
+
+
+def test_epochs_of_laplace_answers_against_an_independent_mean() -> None:
+    """One of 2 steps: the mean of two ratios, by sums over a grid of both outputs."""
+    scale, y = 0.8, (np.arange(-16_000, 17_000) + 0.5) / 1_000.0
+    q = np.exp(-np.abs(y) / scale) * 0.5e-3 / scale
+    ratio = np.exp((np.abs(y) - np.abs(y - 1.0)) / scale)
+    masses, inverse = np.unique(ratio.round(6), return_inverse=True)
+    of_q = np.bincount(inverse, q)
+    mean, weight = 0.5 * np.add.outer(masses, masses), np.outer(of_q, of_q)
+
+    def truth(epsilon: float, direction: Direction) -> float:
+        hinge = mean - exp(epsilon) if direction is Direction.REMOVE else 1.0 - exp(epsilon) * mean
+        return float((weight * np.maximum(hinge, 0.0)).sum())
+
+    upper, lower = (allocated(laplace_law(scale, side, FINE), 2, FINE) for side in (Side.UPPER, Side.LOWER))
+    for epsilon in EPSILONS:
+        for direction in Direction:
+            delta = truth(epsilon, direction)
+            assert law_delta(lower, epsilon, direction) <= delta * 1.001 + 1e-5
+            assert law_delta(upper, epsilon, direction) >= delta * 0.999 - 1e-5
+            assert law_delta(upper, epsilon, direction) <= delta * 1.003 + 2e-5
+
+
+def test_what_cannot_be_is_one_sentence() -> None:
+    law = pure_law(1.0, Side.UPPER)
+    wrong: list[tuple[str, Callable[[], object]]] = [
+        ("as many weights", lambda: finite_law([1, 2], [1], Side.UPPER)),
+        ("weights of answers", lambda: finite_law([1, -2], [1, 1], Side.UPPER)),
+        ("weights of answers", lambda: finite_law([0, 0], [1, 1], Side.UPPER)),
+        ("ratio of two weights", lambda: finite_law([1, 1], [1, 1e-200], Side.UPPER)),
+        ("'epsilon'", lambda: pure_law(-1.0, Side.UPPER)),
+        ("'noise_multiplier'", lambda: laplace_law(0.0, Side.UPPER, FINE)),
+        ("'noise_multiplier'", lambda: discrete_gaussian_law(0.1, Side.UPPER)),
+        ("'participations'", lambda: allocated(law, 3, FINE, participations=4)),
+    ]
+    for says, call in wrong:
+        with pytest.raises(InvalidInputError, match=says):
+            call()
