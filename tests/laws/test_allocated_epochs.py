@@ -1,7 +1,7 @@
 """Random allocation by transforms, against inversions in sixty digits, convolutions, and the laws."""
 
 import tracemalloc
-from math import exp, expm1, log, log1p, sqrt
+from math import ceil, exp, expm1, log, log1p, sqrt
 
 import mpmath as mp
 import numpy as np
@@ -51,19 +51,42 @@ def departure(sigma: float, v: mp.mpc) -> mp.mpc:
 @pytest.mark.parametrize(
     ("direction", "epsilon"), [(Direction.REMOVE, 0.0), (Direction.REMOVE, 0.7), (Direction.ADD, 0.7)]
 )
-def test_one_epoch_is_between_the_sides(direction: Direction, epsilon: float) -> None:
+def test_one_epoch_is_between_the_sides(direction: Direction, epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gaver and Stehfest's inversion uses real arguments alone, and is good to about 1e-7 for so few bins."""
     sigma, bins = 1.0, 5
-    sides = MeanOfRatios(sigma, bins).sides(epsilon, direction)
+    answers = [MeanOfRatios(sigma, bins).sides(epsilon, direction)]
+    if direction is Direction.REMOVE and epsilon > 0.0:  # a place beyond 1, for which a narrow line may answer
+        monkeypatch.setattr(mean_of_ratios, "MOST_WORK", 0.0)
+        answers.append(MeanOfRatios(sigma, bins).sides(epsilon, direction))
     with mp.workdps(45):
         x = mp.exp(mp.mpf(epsilon) * (1 if direction is Direction.REMOVE else -1))
         put = mp.invertlaplace(
             lambda s: laplace_transform(sigma, s / bins, 0.0) ** bins / s**2, x, method="stehfest", degree=28
         )
         exact = put + 1 - x if direction is Direction.REMOVE else put / x
-    assert sides is not None
-    assert sides.upper - sides.lower <= 1e-9
-    assert abs(sides.upper - exact) <= 1e-5 * exact
+    for sides in answers:
+        assert sides is not None
+        assert sides.upper - sides.lower <= 1e-9
+        assert abs(sides.upper - exact) <= 1e-5 * exact
+
+
+@pytest.mark.parametrize(("sigma", "bins", "epsilon"), [(0.39, 1175, 6.6), (0.5, 300, 4.0), (1.0, 10, 1.5)])
+def test_narrow_lines_and_long_blocks_say_what_wide_lines_of_short_blocks_say(
+    sigma: float, bins: int, epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epoch, octave, place = MeanOfRatios(sigma, bins), ceil(epsilon / log(2.0)), np.array([exp(epsilon)])
+    sides = {}
+    for long in (1.0, 1e9):
+        monkeypatch.setattr(mean_of_ratios, "LONG", long)
+        for window in (8.0, 4.0):
+            line = epoch._line(window * 2.0**octave, 1e9)
+            assert line is not None
+            assert line.terms.shape[1] == (32 if long > 1.0 else 256)
+            sides[long, window] = [float(side[0]) for side in line.out_of_the_money(place)]
+    best_lower, best_upper = (pick(side[k] for side in sides.values()) for k, pick in enumerate((max, min)))
+    assert best_lower <= best_upper
+    for lower, upper in sides.values():
+        assert upper - lower <= 2e-4 * upper
 
 
 @pytest.mark.parametrize(("name", "value"), [("DAMPING", 3.0), ("SMALLEST_POWER", -7.0), ("WINDOW", 2.5)])

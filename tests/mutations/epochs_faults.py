@@ -74,6 +74,27 @@ FAULTS = [
     ),
     (
         _MEAN,
+        "WINDOW, NARROW_WINDOW = 8.0, 4.0",
+        "WINDOW, NARROW_WINDOW = 8.0, 0.4",
+        "copies of the rule come from smaller places too",
+        _TESTS,
+    ),
+    (
+        _MEAN,
+        "self.step * block * np.arange(count)",
+        "self.step * BLOCK * np.arange(count)",
+        "long blocks of frequencies begin where short ones would",
+        _TESTS,
+    ),
+    (
+        _MEAN,
+        "np.add.reduceat(starts * sums, np.arange(0, count, ceil(sqrt(count))), axis=1)",
+        "np.add.reduceat(starts * sums, np.arange(1, count, ceil(sqrt(count))), axis=1)",
+        "the first block of frequencies is in no group",
+        _TESTS,
+    ),
+    (
+        _MEAN,
         "known += np.maximum(shifts, 0.0)",
         "known *= 1.0",
         "a put is taken for what is out of the money",

@@ -6,7 +6,7 @@ One epoch is asked for its profile on a lattice (:mod:`.mean_of_ratios`), and th
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from math import ceil, expm1, floor, log, log1p, sqrt
+from math import ceil, erfc, expm1, floor, log, log1p, sqrt
 
 import numpy as np
 
@@ -31,6 +31,8 @@ FEWEST = 2
 """Places on either side of 1, without which there is no law."""
 OCTAVES = 12
 """Places up to 2^11, and down to the lowest of a line, are asked; farther ones count as infinite, or as 0."""
+BEYOND = 0.01
+"""Share of the smallest delta: where about so much is beyond all places, no law of them is close at that delta."""
 
 
 class AllocatedEpochs:
@@ -70,9 +72,18 @@ class AllocatedEpochs:
         is_close = sides.upper - sides.lower <= max(share * sides.upper, NEGLIGIBLE * self.smallest)
         return sides if is_close else None
 
+    @cached_property
+    def _reaches(self) -> bool:
+        """Whether places go far enough for the smallest delta: a guess, by the one visit with the example."""
+        mu = self.single.mu
+        deviations = (log(self.single.bins * 2.0 ** (OCTAVES - 1)) - 0.5 * mu**2) / mu
+        return self.epochs * 0.5 * erfc(deviations * sqrt(0.5)) <= BEYOND * self.smallest
+
     def _sides(self, epsilon: float, direction: Direction) -> Sides | None:
         if self.epochs == 1:
             return self.single.sides(epsilon, direction)
+        if self.compared and not self._reaches:  # the law that is needed near this delta serves all comparisons
+            return None
         if self._powers is None:
             return None
         lower, upper = (power.delta(epsilon, direction) for power in self._powers)

@@ -39,19 +39,21 @@ REACH = 8.6
 QUADRATURE = 37.0
 """The trapezoidal rule over z errs by at most 2 e^-QUADRATURE."""
 BLOCK = 32
-"""Frequencies for which powers of one rotation are used before the angles are computed afresh; also nodes of a sum."""
+"""Nodes of a partial sum, and the fewest frequencies of a block, whose exponentials are products of two others."""
+MOST_IN_BLOCK, LONG = 256, 4000.0
+"""The most frequencies of a block, and how many of them make the first doubling of blocks worth while."""
 TOGETHER = 8
 """How many blocks, at most, take their exponentials from those of the first of them, by products."""
 DAMPING = 28.0
 """a W: what the rule adds is at most about e^-DAMPING."""
-WINDOW = 8.0
-"""Least ratio of W and a place x."""
+WINDOW, NARROW_WINDOW = 8.0, 4.0
+"""Least ratio of W and a place x: where the first takes too much work, rounding may grow with the second."""
 COMMON_RATE, FEW_BINS = DAMPING / WINDOW, 60
 """Lines of places from 1 on have at most this rate, and share the frequency where they end, unless bins are few."""
 SMALLEST_POWER = -28.0
 """Logarithm of |Lambda(s / t)|^t where frequencies end."""
-MOST_WORK = 8e7
-"""Frequencies times nodes of a line; what needs more is left to the laws."""
+MOST_WORK, MOST_WORK_IF_NARROW = 8e7, 3e8
+"""Frequencies times nodes of a line with either window; what needs more is left to the laws."""
 PLACES_TOGETHER = 256
 """Places that are asked at once."""
 LOWEST = 2.0**-7
@@ -66,7 +68,7 @@ class LaplaceLine:
 
     Attributes:
         rate, step, window: a, the distance of the frequencies, and W.
-        terms: shape (n,), complex: of the sum, but for the factor ``e^(s (x - 1))``.
+        terms: shape (blocks, k), complex, k frequencies a block: of the sum, but for the factor ``e^(s (x - 1))``.
         error, error_of_angles: bounds on the error of the sum of the terms, without the size of that factor: always,
             and for each unit of ``|x - 1|``.
     """
@@ -79,17 +81,19 @@ class LaplaceLine:
     error_of_angles: float
 
     def out_of_the_money(self, places: Array) -> tuple[Array, Array]:
-        """Lower and upper bounds on o at places of shape (k,), each from half of ``window / WINDOW`` to all of it.
+        """Lower and upper bounds on o at places of shape (k,) below ``window``, close up to ``window / WINDOW``.
 
         O(k frequencies) time.
         """
         shifts = places - 1.0
-        blocks = self.terms.reshape(-1, BLOCK)
-        within = np.exp(1j * np.multiply.outer(shifts, self.step * np.arange(BLOCK)))
-        starts = np.exp(1j * np.multiply.outer(shifts, self.step * BLOCK * np.arange(len(blocks))))
-        sums = inner_products(within, blocks)
+        count, block = self.terms.shape
+        within = np.exp(1j * np.multiply.outer(shifts, self.step * np.arange(block)))
+        starts = np.exp(1j * np.multiply.outer(shifts, self.step * block * np.arange(count)))
+        sums = inner_products(within, self.terms)
         factors = np.exp(self.rate * shifts)
-        values = factors * np.einsum("kb,kb->k", starts, sums).real
+        # Blocks are summed in groups of about as many as there are groups, which keeps the rounding small.
+        groups = np.add.reduceat(starts * sums, np.arange(0, count, ceil(sqrt(count))), axis=1)
+        values = factors * groups.sum(axis=1).real
         copies = np.arange(1.0, 24.0)  # later ones are below 1e-280
         known = np.maximum(places[:, None] - 1.0 + self.window * copies, 0.0) @ np.exp(-DAMPING * copies)
         known += np.maximum(shifts, 0.0)
@@ -144,7 +148,10 @@ class MeanOfRatios:
         """The line for a place > 0, which serves all places from one power of 2 to the next; None if none is good."""
         octave = self._octave(place)
         if octave not in self._lines:
-            self._lines[octave] = self._line(WINDOW * 2.0**octave) if self.in_reach else None
+            tries = [(WINDOW, MOST_WORK)] if self.in_reach else []
+            tries += [(NARROW_WINDOW, MOST_WORK_IF_NARROW)] if self.in_reach and octave > 0 else []
+            lines = (self._line(window * 2.0**octave, work) for window, work in tries)
+            self._lines[octave] = next(filter(None, lines), None)
         return self._lines[octave]
 
     def _octave(self, place: float) -> int:
@@ -248,26 +255,29 @@ class MeanOfRatios:
             parts += inner_products(a, b)
         return parts
 
-    def _line(self, window: float) -> LaplaceLine | None:
-        """The line whose rule has copies at this distance; None where it would take too much work."""
+    def _line(self, window: float, most_work: float) -> LaplaceLine | None:
+        """The line whose rule has copies at this distance; None where it would take more work than this."""
         rate, step, bins = DAMPING / window, 2.0 * pi / window, float(self.bins)
         common = rate <= COMMON_RATE and bins >= FEW_BINS
         last = self._commonly_settled if common else self._settled(rate)
-        if last * len(self.nodes) > MOST_WORK * step:
+        if last * len(self.nodes) > most_work * step:
             return None
-        blocks = ceil(last / step / BLOCK + 1.0)
+        block = BLOCK
+        while block < MOST_IN_BLOCK and last / step > LONG * (block / BLOCK) ** 2:
+            block *= 2
+        blocks = ceil(last / step / block + 1.0)
         together = min(1 + blocks // 16, TOGETHER)
-        count = BLOCK * together * ceil(blocks / together)
+        count = block * together * ceil(blocks / together)
         frequencies = step * np.arange(count, dtype=np.float64)
-        first = frequencies[::BLOCK] / bins
+        first = frequencies[::block] / bins
         coarse, fine = rate / bins + 1j * first[::together], 1j * first[:together]
         s = rate + 1j * frequencies
         if abs(s[-1]) <= bins:
-            departures = self.departures(coarse, fine, frequencies[:BLOCK] / bins).ravel()
+            departures = self.departures(coarse, fine, frequencies[:block] / bins).ravel()
             sizes, logs = np.abs(1.0 + departures), _log1p(departures)
             off, of_logs = self.error_of_departures * np.abs(s) / bins, 24.0 * np.abs(logs)
         else:
-            values = self.laplace(coarse, fine, frequencies[:BLOCK] / bins).ravel()
+            values = self.laplace(coarse, fine, frequencies[:block] / bins).ravel()
             sizes = np.abs(values)
             logs = np.log(np.where(sizes > 1e-300, values, 1e-300))
             off, of_logs = np.full(count, self.error), 8.0 * (1.0 + np.abs(logs))
@@ -276,7 +286,7 @@ class MeanOfRatios:
         shares = np.full(count, 2.0 / window) / np.abs(s) ** 2
         shares[0] *= 0.5
         largest = np.exp((bins - 1.0) * np.log(np.minimum(sizes + off, 1.0)) + rate)
-        rounding = UNIT_ROUNDOFF * (bins * of_logs + 8.0 * np.abs(s) + BLOCK + count / BLOCK + 96.0)
+        rounding = UNIT_ROUNDOFF * (bins * of_logs + 8.0 * np.abs(s) + block + 2.0 * sqrt(count / block) + 98.0)
         of_terms = shares * np.abs(powers)
         errors = shares * bins * off * largest + of_terms * rounding
         cut_off = exp(rate + SMALLEST_POWER) * 2.0 / (window * step * (frequencies[-1]))
@@ -284,7 +294,7 @@ class MeanOfRatios:
             rate=rate,
             step=step,
             window=window,
-            terms=np.asarray(shares * powers * (np.abs(s) / s) ** 2, dtype=np.complex128),
+            terms=np.asarray(shares * powers * (np.abs(s) / s) ** 2, dtype=np.complex128).reshape(-1, block),
             error=1.01 * float(errors.sum()) + cut_off,
             error_of_angles=8.0 * UNIT_ROUNDOFF * float(np.sum(of_terms * np.abs(s))),
         )
