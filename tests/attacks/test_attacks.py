@@ -264,6 +264,19 @@ def test_suprema_are_bracketed_for_any_falling_objective() -> None:
     assert all(a < b for a, b in pairwise(samples.epsilons))
 
 
+def test_a_supremum_asks_for_many_epsilons_together() -> None:
+    """As profiles answer them in less time than one by one."""
+    asked = []
+
+    def delta_at(epsilons):
+        asked.append(epsilons.size)
+        return np.exp(-epsilons)
+
+    SampledProfile(delta_at).supremum(lambda epsilon, delta: 1.0 - delta - 0.1 * np.exp(epsilon), 3.0, 1e-6)
+    assert asked[0] == 65
+    assert len(asked) < 20 < sum(asked) / 10
+
+
 @pytest.mark.parametrize(
     ("ask", "field"),
     [

@@ -171,7 +171,7 @@ def _profiles(bound: Bound, direction: Direction | None) -> tuple[SampledProfile
 def _one_direction(bound: Bound, direction: Direction) -> SampledProfile:
     """delta as a function of epsilon for one direction, on the side of the bound, its slack included."""
     if direction not in bound.profiles:  # only lower bounds may leave one out
-        return SampledProfile(lambda epsilon: 0.0)
+        return SampledProfile(np.zeros_like)
     return SampledProfile(replace(bound, profiles=dict.fromkeys(Direction, bound.profiles[direction])).delta)
 
 

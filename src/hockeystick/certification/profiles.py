@@ -1,12 +1,12 @@
 """The whole privacy profile of a mechanism from both sides: the best accountant at every epsilon."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
-from hockeystick.bounds import Bound, Profile
+from hockeystick.bounds import Bound, Profile, best_of
 from hockeystick.certification.chords import tabulated
 from hockeystick.certification.issue import prepared
 from hockeystick.certification.schedule import CHEAP, DELTA_NODES, RUNS, planned
@@ -119,12 +119,11 @@ class _Envelope:
 
     def bound(self) -> Bound:
         """The tightest of the bounds at every epsilon, for each direction."""
-        pick: Callable[..., float] = min if self.side is Side.UPPER else max
-        trivial = 1.0 if self.side is Side.UPPER else 0.0
+        pick, trivial = (min, 1.0) if self.side is Side.UPPER else (max, 0.0)
 
         def best(direction: Direction) -> Profile:
             parts = [bound.profiles[direction] for bound in self.bounds if direction in bound.profiles]
-            return lambda epsilon: pick((part(epsilon) for part in parts), default=trivial)
+            return best_of(pick, *parts) if parts else lambda epsilon: trivial
 
         return Bound(
             method="+".join(self.names) or "none",
