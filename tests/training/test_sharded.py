@@ -77,7 +77,7 @@ def test_whole_numbers_of_two_shards_are_those_of_one_process(left, monkeypatch)
         assert {"exact_sums", "one_shape", "norms"} <= set(record.checked)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_whole_numbers_of_shards_that_were_killed_are_those_of_one_process(tmp_path, monkeypatch):
     """Both processes die two steps after they saved; two others go on."""
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
