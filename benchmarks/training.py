@@ -97,20 +97,21 @@ def opacus_step(steps: int, mode: str = "hooks") -> Contestant:
     return torch_step(PrivacyEngine(), network(), images(), **options)
 
 
-def our_step(steps: int, bands: int, mode: str = "hooks") -> Contestant:
+def our_step(steps: int, bands: int, mode: str = "hooks", exact: bool | None = None) -> Contestant:
     """Our engine."""
     from hockeystick.samplers import Deterministic
     from hockeystick.training.torch import PrivacyEngine
 
     epochs = -(-max(steps, bands) // BATCHES)
     plan = mechanism(bands, Deterministic(bins=BATCHES, epochs=epochs))
-    return torch_step(PrivacyEngine(plan), network(), images(), grad_sample_mode=mode)
+    return torch_step(PrivacyEngine(plan, exact=exact), network(), images(), grad_sample_mode=mode)
 
 
 STEPS: dict[str, Callable[[int, int], Contestant]] = {
     "Opacus": lambda steps, bands: opacus_step(steps),
     "hockeystick, white": lambda steps, bands: our_step(steps, 1),
     "hockeystick, bands": our_step,
+    "hockeystick, bands, exact": lambda steps, bands: our_step(steps, bands, exact=True),
     "Opacus, ghost": lambda steps, bands: opacus_step(steps, "ghost"),
     "hockeystick, bands, ghost": lambda steps, bands: our_step(steps, bands, "ghost"),
 }

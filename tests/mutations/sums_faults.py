@@ -10,6 +10,7 @@ RECORDS = "tests/training/test_exact_records.py"
 AUDIT = "tests/audit/test_invariance.py"
 SHARDS = "tests/training/test_exact_shards.py"
 TRAINER = "tests/training/test_huggingface_exact.py"
+JAX = "tests/training/test_jax_exact.py"
 
 FAULTS = [
     (
@@ -303,5 +304,48 @@ FAULTS = [
         "rho=None,",
         "a record says that no bit changes where a change was stated",
         f"{TRAINER}::test_a_stated_change_of_the_others_is_covered_and_said",
+    ),
+    # JAX.
+    (
+        "training/jax/exact.py",
+        "examples = np.flatnonzero(~padding)",
+        "examples = np.arange(size)",
+        "the gradients of padding are in the sum",
+        f"{JAX}::test_every_step_is_that_of_whole_numbers_for_any_physical_batches",
+    ),
+    (
+        "training/jax/exact.py",
+        "return jnp.asarray(((total + row).astype(np.float64) * step).astype(np.float32))",
+        "return jnp.asarray((total.astype(np.float32) * np.float32(step) + row * step).astype(np.float32))",
+        "whole numbers leave the grid before the noise is added",
+        f"{JAX}::test_noise_is_added_in_whole_numbers",
+    ),
+    (
+        "training/jax/exact.py",
+        "if self.shapes not in (None, shapes):",
+        "if False:",
+        "examples of several shapes have compiled functions of their own",
+        f"{JAX}::test_what_is_not_in_whole_numbers_is_refused_in_one_sentence",
+    ),
+    (
+        "training/jax/exact.py",
+        "for first in range(0, len(examples), self.rows):",
+        "for first in range(0, 1):",
+        "the first physical batch alone counts",
+        f"{JAX}::test_one_function_gives_the_gradients_of_all_batches",
+    ),
+    (
+        "training/jax/execution_plan.py",
+        "steps = self._noise.steps",
+        "steps = self.run.norm_steps",
+        "a stated change leaves gradients as long as they were",
+        f"{JAX}::test_a_stated_change_of_the_others_is_covered_and_said",
+    ),
+    (
+        "training/jax/noise.py",
+        "check_whole(leaves, self.run.size)",
+        "pass",
+        "sums in floating point get exact noise",
+        f"{JAX}::test_what_is_not_in_whole_numbers_is_refused_in_one_sentence",
     ),
 ]

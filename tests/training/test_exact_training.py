@@ -16,7 +16,7 @@ from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch.utils.data import TensorDataset
 from whole_numbers import CLIP, DATA, MECHANISM, Sum, engine_of, expected, gradients_of, made, steps_of
 
-from hockeystick.training.torch.exact import rows_of
+from hockeystick.training.exact_sums import rows_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 

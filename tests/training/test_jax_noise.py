@@ -177,12 +177,6 @@ def test_rows_live_where_the_run_says_and_no_update_changes_later(place, tmp_pat
     assert np.array_equal([flat(updates) for updates in given], expected)
 
 
-def test_exact_noise_is_refused():
-    exact = mechanism_of().model_copy(update={"exact": True})
-    with pytest.raises(UnsupportedError, match=r"whole numbers of grid steps, which hs\.jax does not add"):
-        hs.jax.Noise(run_of(exact), clip_norm=CLIP)
-
-
 def test_rows_on_a_device_are_refused():
     pytest.importorskip("opacus")
     with pytest.raises(UnsupportedError, match=r"must be Memory, MappedFile or Replay .* 'OnDevice'"):

@@ -16,7 +16,7 @@ A gradient that is not finite, or whose squares are too large for float64, count
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import repeat
-from math import floor, isqrt
+from math import ceil, floor, isqrt
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+from hockeystick.samplers.dealt import DealtPromises
+from hockeystick.samplers.fixed_size import FixedSizePromises
+from hockeystick.samplers.promises import Promises
 
 Reals = NDArray[Any]
 Integers = NDArray[np.int64]
@@ -41,6 +44,11 @@ MOST_NUMBERS = 1 << 40
 """Largest d of the proof."""
 SMALLEST = 2.0**-100
 """Smallest clipping norm of the proof."""
+PARTS = 4
+"""Physical batches in a batch of expected size, by default, where sizes are random."""
+MULTIPLE = 32
+"""Of which the rows are a multiple, by default: with fewer, or an odd number, some kernels on CPUs round the last rows
+in another way than the first (``docs/theory/exact-sums.md``)."""
 UNIT = 2.0**-53
 """Half a unit in the last place of 1."""
 CAP = np.int64(1 << 61)
@@ -137,6 +145,24 @@ def layer_steps(clip_norms: Sequence[float], steps: int) -> list[int]:
     squares = [Fraction(norm) ** 2 for norm in clip_norms]
     total = sum(squares)
     return [isqrt(int(steps * steps * square / total)) for square in squares]
+
+
+def rows_of(given: int | None, promises: Promises, world_size: int) -> int:
+    """Rows of a physical batch: the given number, or one that suits the sampler.
+
+    Raises: InvalidInputError for a number that is not whole and positive.
+    """
+    if given is not None:
+        if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+            raise InvalidInputError(
+                f"The 'physical_batch_size' argument must be a whole number of at least 1. Got {given!r} instead."
+            )
+        return given
+    if isinstance(promises, DealtPromises | FixedSizePromises):
+        wanted: float = promises.whole_batch
+    else:
+        wanted = promises.expected_batch_size / PARTS
+    return MULTIPLE * ceil(wanted / (world_size * MULTIPLE))
 
 
 def add_clipped(rows: Sequence[Reals], totals: Sequence[Integers], scale: float, steps: int) -> None:

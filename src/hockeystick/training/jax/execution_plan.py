@@ -18,9 +18,11 @@ from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
 from hockeystick.training.engine import Engine
+from hockeystick.training.exact_sums import rows_of
 from hockeystick.training.jax.accountant import MechanismDpEvent, relation_of
 from hockeystick.training.jax.batches import BatchSampler
 from hockeystick.training.jax.checkpoint import load_tree, save_tree
+from hockeystick.training.jax.exact import ExactGradient
 from hockeystick.training.jax.noise import WIDE, Noise, positive, refuse_mapped, size_of
 from hockeystick.training.run import Run
 
@@ -32,6 +34,8 @@ except ImportError:
 PLANNED = ("l2_clip_norm", "normalize_by", "rescale_to_unit_norm", "nan_safe")
 """Options of JAX Privacy's ``clipped_grad`` that decide what the noise has to hide; the plan sets them."""
 
+PLAIN = ("argnums", "keep_batch_dim")
+"""Options that it has for whole numbers too."""
 ROOM = 2.0**-20
 """The part of the clipping norm that is left to the rounding of norms, factors and products in float32."""
 
@@ -62,6 +66,10 @@ class ExecutionPlanConfig(Engine):
     JAX Privacy leaves no room for rounding. ``noise_addition_transform`` is :class:`Noise`, at the
     same scale. ``dp_event`` names the mechanism, which :class:`Accountant` answers for and other accountants refuse.
 
+    Where the plan's noise is exact, ``clipped_grad`` gives whole numbers of a proved norm in numpy arrays of int64
+    (``docs/theory/exact-sums.md``), which sums of several calls stay, and the noise makes float32 of them. Both then
+    work outside of ``jax.jit``; the gradients of a physical batch, filled up with zeros, are compiled by themselves.
+
     There is one run, however many plans are made. What ``clipped_grad`` returns beside the gradient, losses and norms
     of examples, is private, and no certificate covers it.
 
@@ -75,6 +83,9 @@ class ExecutionPlanConfig(Engine):
         dtype: of the noise, ``numpy.float32`` or ``numpy.float64``, whatever the type of the parameters.
         attribution: of the examples to users, where the sampler has users.
         max_bytes, rows: as for :func:`hockeystick.noise.stream`, which says where the noise keeps its rows.
+        physical_batch_size: of exact noise, the examples whose gradients are computed at a time; by default the batch
+            size where it is fixed, else a quarter of the expected one, up to the next multiple of 32.
+        rho: as for :class:`Noise`, where the noise is exact.
 
     Raises: InvalidInputError for what is neither a Plan nor a Mechanism, for one without noise multiplier or size of
     the dataset, for another size than the plan's, and for what :class:`Noise` and the run refuse.
@@ -93,8 +104,13 @@ class ExecutionPlanConfig(Engine):
         attribution: Attribution | None = None,
         max_bytes: int = MAX_BYTES,
         rows: Rows | None = None,
+        physical_batch_size: int | None = None,
+        rho: float | None = None,
     ) -> None:
         super().__init__(plan)
+        self._rho = rho
+        if physical_batch_size is not None and not self.mechanism.exact:
+            raise InvalidInputError("The 'physical_batch_size' argument is for exact noise; leave it out.")
         self.l2_clip_norm = positive("l2_clip_norm", l2_clip_norm)
         size, shape = self._size(num_examples), size_of(params)
         self._settle()  # may take long, so what can be wrong comes before
@@ -111,7 +127,13 @@ class ExecutionPlanConfig(Engine):
         )
         self._run = run
         self._batches = BatchSampler(run)
-        self._noise = Noise(run, clip_norm=self.l2_clip_norm, divisor=run.expected_batch_size)
+        self._noise = Noise(run, clip_norm=self.l2_clip_norm, divisor=run.expected_batch_size, rho=rho)
+        self.physical_batch_size = rows_of(physical_batch_size, self.mechanism.sampler.promises(size, attribution), 1)
+
+    @property
+    def rho(self) -> float | None:
+        """The number that was given."""
+        return self._rho
 
     def _size(self, given: int | None) -> int:
         planned = self._num_examples
@@ -155,6 +177,8 @@ class ExecutionPlanConfig(Engine):
         taken = [name for name in PLANNED if name in options]
         if taken:
             raise InvalidInputError(f"The {taken[0]!r} option of clipped_grad must be left out; the plan sets it.")
+        if self._noise.steps is not None:
+            return self._whole_numbers(fun, *args, batch_argnums=batch_argnums, **defaults | options)
         options = {"dtype": jnp.float32} | defaults | options | {"batch_argnums": batch_argnums}
         if options["dtype"] is None or jnp.dtype(options["dtype"]) not in WIDE:
             raise InvalidInputError(
@@ -178,6 +202,31 @@ class ExecutionPlanConfig(Engine):
             return (result[0], jax.tree.map(lambda part: part[:0], result[1])) if made.has_aux else result
 
         return BoundedSensitivityCallable(counted, norm / divisor, made.has_aux)
+
+    def _whole_numbers(
+        self, fun: Any, *args: Any, batch_argnums: int | Sequence[int], **options: Any
+    ) -> BoundedSensitivityCallable:
+        """The same in whole numbers, for losses without anything beside them."""
+        options = dict(zip(PLAIN, args, strict=False)) | options
+        taken = [name for name, value in options.items() if name not in PLAIN and value not in (None, False)]
+        if taken or len(args) > 1:
+            raise InvalidInputError(
+                f"The {'has_aux' if not taken else taken[0]!r} option of clipped_grad must be left out with exact "
+                "noise, which has gradients alone; physical_batch_size of the config says how many at a time."
+            )
+        steps = self._noise.steps
+        assert steps is not None
+        gradient = ExactGradient(
+            fun,
+            argnums=options.get("argnums", 0),
+            batch_argnums=batch_argnums,
+            keep_batch_dim=options.get("keep_batch_dim", True),
+            rows=self.physical_batch_size,
+            clip_norm=self.l2_clip_norm,
+            steps=steps,
+            count=self._counted,
+        )
+        return BoundedSensitivityCallable(gradient, float(steps), False)
 
     def _counted(self, number: Any) -> None:
         self._batches.check_in_step()

@@ -13,6 +13,8 @@ from jax.experimental import io_callback
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise import MappedFile, Memory, Replay
+from hockeystick.training.exact_sums import steps_within
+from hockeystick.training.jax.exact import check_whole, length_of, off_the_grid, refuse_traced
 from hockeystick.training.record import SLACK
 from hockeystick.training.run import Run
 
@@ -56,33 +58,42 @@ class Noise(optax.GradientTransformationExtraArgs):
     arrives as JAX's runtime error with our sentence at its end, and nothing is released. Functions that are mapped, by
     ``jax.vmap``, ``jax.shard_map`` or ``jax.pmap``, are refused: one row would be added to several sums.
 
+    Where the mechanism is exact, sums are whole numbers instead, numpy arrays of int64, as ``clipped_grad`` of an
+    execution plan and :func:`hockeystick.training.exact_sum` give them for :attr:`steps` grid steps in a clipping norm.
+    The noise is added in whole numbers, outside of compiled functions, and the result leaves in float32, divided.
+
     Args:
         run: has noise.
         clip_norm: to which the gradient of each example was clipped, over all leaves together.
-        divisor: by which the sum was divided already; a public number.
+        divisor: by which the sum was divided already; a public number. Whole numbers are divided by it here.
+        rho: of exact noise, by how much of the clipping norm the whole numbers of all other examples may change with
+            one of them; see :func:`hockeystick.training.steps_within`.
+
+    Attributes:
+        steps: grid steps in a clipping norm; None for noise in floating point.
 
     Raises: InvalidInputError for a run without noise, a clipping norm or divisor that is not a positive number, and
-    float64 noise while ``jax_enable_x64`` is off; UnsupportedError where JAX runs in several processes, for a run whose
-    rows are not on the host, and for exact noise. Of ``init`` and ``update``: InvalidInputError for other parameters
+    float64 noise while ``jax_enable_x64`` is off; UnsupportedError where JAX runs in several processes, and for a run
+    whose rows are not on the host. Of ``init`` and ``update``: InvalidInputError for other parameters
     than the run has noise for, a state that is not at the next step, and a sum over nobody knows which examples;
-    UnsupportedError in ``jax.shard_map`` and ``jax.pmap``, and of ``update`` for sums in narrower types than float32;
+    UnsupportedError in ``jax.shard_map`` and ``jax.pmap``, and of ``update`` for sums in narrower types than float32,
+    and for exact noise in a compiled function, or sums that are no whole numbers;
     ViolationError for sums that are longer than the clipping norms of their examples together, or not finite; and as
     :meth:`hockeystick.training.Run.noise`.
     """
 
     run: Run
+    steps: int | None
     _rows: "_Rows"
 
-    def __new__(cls, run: Run, *, clip_norm: float, divisor: float = 1.0) -> "Noise":
+    def __new__(cls, run: Run, *, clip_norm: float, divisor: float = 1.0, rho: float | None = None) -> "Noise":
         if not isinstance(run, Run):
             raise InvalidInputError(f"The 'run' argument must be a Run. Got an object of type {type(run).__name__!r}.")
         if run.dtype is None:
             raise InvalidInputError("The 'run' argument must be a run with noise; this one has shape=None.")
-        if run.mechanism.exact:
-            raise UnsupportedError(
-                "Exact noise is in whole numbers of grid steps, which hs.jax does not add; use hs.training.Run in a "
-                "loop of your own, or a mechanism without exact=True."
-            )
+        if rho is not None and run.norm_steps is None:
+            raise InvalidInputError("The 'rho' argument is for exact noise; leave it out.")
+        steps = None if run.norm_steps is None else steps_within(run.norm_steps, 0.0 if rho is None else rho)
         if run.dtype == np.float64 and not jax.config.jax_enable_x64:
             raise InvalidInputError(
                 "Noise in float64 needs JAX's 64-bit mode: call jax.config.update('jax_enable_x64', True), or make the "
@@ -110,6 +121,10 @@ class Noise(optax.GradientTransformationExtraArgs):
         ) -> tuple[Any, NoiseState]:
             del params, others
             leaves, structure = jax.tree.flatten(updates)
+            if steps is not None:
+                parts = rows.take_whole(leaves, steps, state, examples)
+                sums = [off_the_grid(leaf, part, scale / steps) for leaf, part in zip(leaves, parts, strict=True)]
+                return jax.tree.unflatten(structure, sums), NoiseState(step=state.step + 1)
             rows.check(leaves)
             check_wide(leaves)
             parts = rows.take(leaves, scale, state, examples)
@@ -117,22 +132,29 @@ class Noise(optax.GradientTransformationExtraArgs):
             return jax.tree.unflatten(structure, noisy), NoiseState(step=state.step + 1)
 
         made: Noise = super().__new__(cls, init, update)
-        made.run = run
+        made.run, made.steps = run, steps
         made._rows = rows
         return made
 
     @classmethod
     def of(
-        cls, mechanism: Mechanism, params: Any, *, clip_norm: float, divisor: float = 1.0, **options: Any
+        cls,
+        mechanism: Mechanism,
+        params: Any,
+        *,
+        clip_norm: float,
+        divisor: float = 1.0,
+        rho: float | None = None,
+        **options: Any,
     ) -> "Noise":
         """The noise of a new run of ``mechanism``; ``options`` are those of :class:`hockeystick.training.Run`.
 
         Args:
             mechanism: has a noise multiplier.
             params: a tree of arrays, or of anything with their shapes.
-            clip_norm, divisor: as for the class.
+            clip_norm, divisor, rho: as for the class.
         """
-        return cls(Run(mechanism, shape=size_of(params), **options), clip_norm=clip_norm, divisor=divisor)
+        return cls(Run(mechanism, shape=size_of(params), **options), clip_norm=clip_norm, divisor=divisor, rho=rho)
 
     def counted(self, number: int) -> None:
         """Say on the host that so many examples are in the sum of the next step; sums in parts add up.
@@ -191,6 +213,13 @@ class _Rows:
         callback = partial(self._next, shapes, copy)
         taken: Sequence[Any] = io_callback(callback, parts, length, state.step, *told, ordered=True)
         return taken
+
+    def take_whole(self, leaves: Sequence[Any], steps: int, state: NoiseState, examples: Any) -> Sequence[Any]:
+        """The next row of exact noise in the shapes of whole sums, in units of which a clipping norm has ``steps``."""
+        refuse_traced([leaves, state, examples], "update")
+        check_whole(leaves, self.run.size)
+        told = () if examples is None else (examples,)
+        return self._next([leaf.shape for leaf in leaves], True, length_of(leaves, steps), state.step, *told)
 
     def _next(self, shapes: Sequence[tuple[int, ...]], copy: bool, length: Any, step: Any, *told: Any) -> list[Any]:
         """Take the step of the run, on the host; without a copy the row is good until the next step.

@@ -27,6 +27,7 @@ from hockeystick.samplers.promises import Promises
 from hockeystick.strategies import Identity, Strategy
 from hockeystick.strategies.base import StrategySpec
 from hockeystick.training.engine import Engine
+from hockeystick.training.exact_sums import rows_of
 from hockeystick.training.run import Run
 from hockeystick.training.seeds import fresh_generator
 from hockeystick.training.torch.accounting import Accounting
@@ -34,7 +35,7 @@ from hockeystick.training.torch.adaptive import check_clipping, noisy_parameters
 from hockeystick.training.torch.adaptive_clipping import check_adaptive_clipping
 from hockeystick.training.torch.collation import CollateWithEmpty
 from hockeystick.training.torch.device_rows import placed
-from hockeystick.training.torch.exact import check_exact, check_invariance, clipping_steps, rows_of
+from hockeystick.training.torch.exact import check_exact, check_invariance, clipping_steps
 from hockeystick.training.torch.exact_shards import EXACT_CLASSES, ExactCriterion
 from hockeystick.training.torch.ghost import CLASSES, ghost_model
 from hockeystick.training.torch.guards import (

@@ -1,15 +1,11 @@
 """Opacus' optimizers with exact sums: whole numbers from the clipped gradients to the noise."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import ceil
 from typing import Any
 
 import torch
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
-from hockeystick.samplers.dealt import DealtPromises
-from hockeystick.samplers.fixed_size import FixedSizePromises
-from hockeystick.samplers.promises import Promises
 from hockeystick.training.exact_sums import check_steps, layer_steps, scale_of, steps_within
 from hockeystick.training.run import Run
 from hockeystick.training.torch.adaptive import Tensors
@@ -24,12 +20,6 @@ ROWS = "hockeystick_physical_batch_size"
 """The entry of an optimizer's state that holds the number of rows of its physical batches."""
 STEPS = "hockeystick_clipping_steps"
 """The entry for the grid steps that gradients are clipped to."""
-PARTS = 4
-"""Physical batches in a batch of expected size, by default, where sizes are random."""
-MULTIPLE = 32
-"""Of which the rows are a multiple, by default: with fewer, or an odd number, some kernels on CPUs round the last rows
-in another way than the first (``docs/theory/exact-sums.md``)."""
-
 AUDITED = {"hooks": "hooks", "functorch": "functorch", "ghost_fsdp": "hooks"}
 """The gradient modes of exact sums, with the one that an audit has to have tried."""
 
@@ -224,24 +214,6 @@ def _check_dropout(name: str, part: torch.nn.Module) -> None:
             f"The layer {name!r} of type {type(part).__name__} draws dropout by the place in the batch, so the "
             "gradient of an example depends on the others: set its probability to 0 for exact sums, or call its eval()."
         )
-
-
-def rows_of(given: int | None, promises: Promises, world_size: int) -> int:
-    """Rows of a physical batch: the given number, or one that suits the sampler.
-
-    Raises: InvalidInputError for a number that is not whole and positive.
-    """
-    if given is not None:
-        if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-            raise InvalidInputError(
-                f"The 'physical_batch_size' argument must be a whole number of at least 1. Got {given!r} instead."
-            )
-        return given
-    if isinstance(promises, DealtPromises | FixedSizePromises):
-        wanted: float = promises.whole_batch
-    else:
-        wanted = promises.expected_batch_size / PARTS
-    return MULTIPLE * ceil(wanted / (world_size * MULTIPLE))
 
 
 def clipping_steps(run: Run, ranks: int, rho: float) -> int:
