@@ -227,6 +227,17 @@ def installed(package: str) -> bool:
         return False
 
 
+def needs() -> str:
+    """What has to be there, where torch sees no GPU, and which packages of contestants are missing."""
+    packages = sorted({contestant.package for contestant in CONTESTANTS.values()})
+    missing = [package for package in packages if not installed(package)]
+    also = f" Not installed here, and left out then: {', '.join(missing)}." if missing else ""
+    return (
+        "There is no GPU here that torch sees, so there is nothing to measure. It takes one that CUDA drives, with "
+        f"torch for CUDA, and 16 GB of its memory for our largest rows.{also}"
+    )
+
+
 @dataclass(frozen=True)
 class Time:
     """Of a step: the best and the slowest repeat, in milliseconds; None with a note where there is none."""
@@ -271,7 +282,7 @@ def main(arguments: list[str] | None = None) -> int:
     import torch
 
     if not torch.cuda.is_available():
-        print("{}" if options.json else "There is no GPU here that torch sees, so there is nothing to measure.")
+        print("{}" if options.json else needs())
         return 0
     if options.one:
         print(json.dumps(measure(options.one, options.size, "cuda", options.repeats)))

@@ -1,6 +1,7 @@
 """What all tests share: which of them are slow, how much memory they may take, and how Ctrl-C reaches them."""
 
 import gc
+import os
 import shutil
 import signal
 import sys
@@ -41,6 +42,10 @@ OPTIONAL = (
     "selenium",
 )
 """Packages whose tests are left out where they are missing."""
+
+# Without it, MKL computes rows of a matrix product by where they stand, on some processors, and bits that tests compare
+# are others (docs/theory/exact-sums.md). It has to be there before torch is imported.
+os.environ.setdefault("MKL_CBWR", "AUTO")
 
 # A shell that starts the tests in the background makes them ignore Ctrl-C, and those of interruptions would never end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -17,6 +17,7 @@ pytest.importorskip("sklearn", reason="needs scikit-learn")
 import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from whole_numbers import classifier, engine_of, train, weights_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "training"
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -57,6 +58,20 @@ def test_a_training_that_was_stopped_within_an_epoch_continues_as_if_it_had_not_
     assert record.commitment == whole.engine.record().commitment
     expected = hs.certify(again.engine.mechanism, delta=1e-5, method="gaussian")
     assert again.engine.certificate(1e-5, method="gaussian") == expected
+
+
+def test_sums_of_whole_numbers_are_those_of_an_ordinary_loop(example, tmp_path):
+    """Bit for bit, where every batch fits into a physical one."""
+    plain, fitted = engine_of(physical_batch_size=32), engine_of(physical_batch_size=32)
+    model, *rest = classifier(plain)
+    train(plain, model, *rest)
+    again, optimizer, loader = classifier(fitted)
+    trainer = lightning.Trainer(default_root_dir=tmp_path, max_epochs=2, enable_checkpointing=False, **QUIET)
+    trainer.fit(example.Classifier(again, optimizer), loader)
+    assert np.array_equal(weights_of(again), weights_of(model))
+    record = fitted.record()
+    assert (record.steps, record.violations) == (12, ())
+    assert {"exact_sums", "one_shape"} <= set(record.checked)
 
 
 def test_lightning_adds_up_no_batches_of_the_plan(fitted):

@@ -243,9 +243,9 @@ def check_invariance(audit: Any, rows: int, grad_sample_mode: str) -> None:
     if not audit.invariant:
         raise UnsupportedError(
             f"The gradients of this model depend on the other examples of a batch, by {audit.worst:.2g} of the norm or "
-            f"less in {audit.layers[0].parameter!r}, so exact sums do not make a certificate cover its bits. Where the "
-            "change of the whole numbers of all others has a bound, give that, as a part of the clipping norm, as "
-            "'invariance'."
+            f"less in {audit.layers[0].parameter!r}, so exact sums do not make a certificate cover its bits. On a CPU, "
+            "MKL_CBWR=AUTO in the environment of Python may mend that. Where the change of the whole numbers of all "
+            "others has a bound, give that, as a part of the clipping norm, as 'invariance'."
         )
 
 
