@@ -156,4 +156,18 @@ FAULTS = [
         "each process runs a mechanism of its own, on the whole batch",
         f"{PROCESSES}::test_two_processes_are_one_run",
     ),
+    (
+        "training/torch/optimizer.py",
+        "if len({int(state[0]) for state in states}) < len(states):",
+        "if not states:",
+        "processes of a loop of one's own share dropout masks",
+        "tests/training/test_distributed.py::test_what_would_not_be_one_run_is_refused",
+    ),
+    (
+        "training/torch/optimizer.py",
+        "if self.batches.world_size > 1 or not (distributed.is_available() and distributed.is_initialized()):",
+        "if True:",
+        "each of several processes trains a model of its own, and says that it is one run",
+        "tests/training/test_distributed.py::test_what_would_not_be_one_run_is_refused",
+    ),
 ]

@@ -1,9 +1,10 @@
 """One rank of two: ``python ddp_training.py FOLDER PORT RANK MODE...``. Trains in each mode, and keeps what it got.
 
 MODE is of gradients, "hooks" or "ghost"; "layers" to clip by layers; "parts" for physical batches of one example;
-"independent" for an adaptive optimizer; "exact" and "exact_layers" for sums of whole numbers; or "noise" for a run
-without gradients for every kind of strategy, in the first four modes by turns. FOLDER/MODE/RANK holds weights,
-gradients and the record of the run.
+"independent" for an adaptive optimizer; "alike" and "apart" for dropout with one seed, and with one for each rank;
+"unwrapped" for a model that knows of no other process; "lightning" for its loop;
+"exact" and "exact_layers" for sums of whole numbers; or "noise" for a run without gradients for every kind of strategy,
+in the first four modes by turns. FOLDER/MODE/RANK holds weights, gradients and the record of the run.
 """
 
 import sys
@@ -18,6 +19,7 @@ from torch import distributed
 from torch.utils.data import DataLoader, TensorDataset
 
 import hockeystick as hs
+from hockeystick.errors import InvalidInputError
 
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=4), sampler=hs.Poisson(sampling_prob=0.02, steps=30), noise_multiplier=2.0
@@ -32,7 +34,8 @@ def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(60, 6), torch.randint(3, (60,)))
-    model = torch.nn.Sequential(torch.nn.Linear(6, 40), torch.nn.Tanh(), torch.nn.Linear(40, 3))
+    between = torch.nn.Dropout(0.2) if mode in ("alike", "apart") else torch.nn.Tanh()
+    model = torch.nn.Sequential(torch.nn.Linear(6, 40), between, torch.nn.Linear(40, 3))
     adaptive = {"independent": hs.torch.IndependentAdam}
     optimizer = adaptive.get(mode, torch.optim.SGD)(model.parameters(), lr=0.1)
     exact = {"exact": True} if mode.startswith("exact") else {}
@@ -47,6 +50,11 @@ def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
     )
     wrapped, optimizer, loader = made[0], made[1], made[-1]
     criterion = made[2] if len(made) == 4 else criterion
+    if mode == "apart":
+        torch.manual_seed(distributed.get_rank())
+    if mode == "lightning":
+        fit(wrapped, optimizer, loader)
+        return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy(), np.zeros(0), np.zeros(0), engine
     rows: list[np.ndarray] = []
     sizes: list[int] = []
     while engine.run.remaining:
@@ -61,6 +69,28 @@ def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
                     rows.append(torch.cat([p.grad.reshape(-1) for p in optimizer.params]).double().numpy())
     weights = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
     return weights, np.array(rows) * engine.run.expected_batch_size / 1.5, np.array(sizes), engine
+
+
+def fit(model, optimizer, loader) -> None:
+    """Two epochs of Lightning's loop, which takes each process for the only one."""
+    import lightning
+    from lightning.pytorch.strategies import SingleDeviceStrategy
+
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def training_step(self, batch, index):
+            x, y = batch
+            return torch.nn.functional.cross_entropy(self.model(x), y, reduction="sum") / max(len(y), 1)
+
+        def configure_optimizers(self):
+            return optimizer
+
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    strategy = SingleDeviceStrategy(torch.device("cpu"))
+    lightning.Trainer(strategy=strategy, max_steps=30, use_distributed_sampler=False, **quiet).fit(Module(), loader)
 
 
 def main() -> None:
@@ -81,6 +111,11 @@ def main() -> None:
                 _, rows, _, engine = train(Distributed, how, mechanism, scale=0.0)
                 assert (engine.run.step, engine.record().violations) == (STEPS, ())
                 np.save(here / kind, rows)
+        elif mode in ("alike", "unwrapped"):
+            try:
+                train(Distributed if mode == "alike" else lambda model: model, mode)
+            except InvalidInputError as error:
+                (here / "refused.txt").write_text(str(error))
         else:
             weights, rows, sizes, engine = train(Distributed, mode)
             np.savez(here / "trained", weights=weights, sizes=sizes)

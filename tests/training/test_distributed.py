@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -79,3 +80,29 @@ def test_two_ranks_have_one_stream_of_noise_of_every_kind(mode, left, tmp_path):
         assert np.array_equal(rows, np.load(second / f"{kind}.npy"))
         assert is_white(strategy.matrix(len(rows)), rows, 2.0), kind
     assert {path.stem for path in first.glob("*.npy")} >= set(STRATEGIES)
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [("alike", "must have other random numbers in each process"), ("unwrapped", "must be wrapped for all 2 processes")],
+)
+def test_what_would_not_be_one_run_is_refused(mode, message, left):
+    """Which examples share a dropout mask would depend on the others; or each process would have a run of its own."""
+    for rank in ("0", "1"):
+        assert message in (left / mode / rank / "refused.txt").read_text()
+
+
+@pytest.mark.parametrize("mode", ["apart"])
+def test_dropout_with_a_seed_for_each_rank_is_trained(mode, left):
+    assert all(RunRecord.load(left / mode / rank / "run.json").violations == () for rank in ("0", "1"))
+
+
+@pytest.mark.skipif(find_spec("lightning") is None, reason="needs lightning")
+@pytest.mark.parametrize("mode", ["lightning"])
+def test_lightning_in_two_processes_is_the_same_run(mode, left):
+    """Its loop takes each process for the only one, and the model's wrapper knows better."""
+    weights, _, _, engine = train(lambda model: model, mode)
+    for rank in ("0", "1"):
+        assert np.allclose(np.load(left / mode / rank / "trained.npz")["weights"], weights, rtol=0, atol=1e-5)
+        record = RunRecord.load(left / mode / rank / "run.json")
+        assert (record.steps, record.commitment) == (30, engine.record().commitment)

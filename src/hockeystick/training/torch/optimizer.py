@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from opacus.optimizers import FSDPOptimizerFastGradientClipping
+from torch import distributed
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.record import SLACK
@@ -31,6 +32,7 @@ from hockeystick.training.torch.loader import BatchSampler
 from hockeystick.training.torch.noise import Noise, noisy
 from hockeystick.training.torch.norms import total_norm
 from hockeystick.training.torch.private_names import check_processed_flag, mark_as_processed
+from hockeystick.training.torch.random_states import random_state
 from hockeystick.training.torch.shards import joined, local
 
 STATE = "hockeystick_run"
@@ -71,6 +73,7 @@ class OnRun:
         self.examples: int = 0
         self.saved_weights = ""
         self.saw_batches = True
+        self.random_before: int | None = None
         self.as_planned = self._settings()
         batches.begin = self._forget
         if self.ghost and module.max_grad_norm != self.max_grad_norm:
@@ -99,6 +102,10 @@ class OnRun:
             "clipped to a norm that is as many times too small; train in float32 or bfloat16 and without a scaler."
         )
 
+    @property
+    def _device(self) -> torch.device:
+        return torch.device(local(self.params[0]).device)
+
     def _settings(self) -> tuple[Any, ...]:
         norm = self.model.max_grad_norm if self.ghost else self.max_grad_norm
         trained = tuple(id(parameter) for parameter in self.params)
@@ -109,11 +116,26 @@ class OnRun:
         if self._settings() != self.as_planned:
             self.run.violated("clipping_norm")
 
+    def _check_processes(self) -> None:
+        """Raise InvalidInputError where each of several processes has all batches and all noise, as a run of its own.
+
+        A wrapper that came after ``make_private`` would add up gradients that no step uses, and models would differ.
+        """
+        if self.batches.world_size > 1 or not (distributed.is_available() and distributed.is_initialized()):
+            return
+        if distributed.get_world_size() > 1:
+            raise InvalidInputError(
+                f"The model must be wrapped for all {distributed.get_world_size()} processes before make_private, by "
+                "opacus.distributed.DifferentiallyPrivateDistributedDataParallel or fully_shard; otherwise each "
+                "process would train another model."
+            )
+
     def _forget(self) -> None:
         """A new pass over the data begins: what an abandoned one left, half a batch or signals, is void."""
         self._step_skip_queue.clear()
         self._is_last_step_skipped = False
         self.examples = 0
+        self.random_before = random_state(self._device) if self.batches.world_size > 1 else None
         for parameter in self.params:
             self._sums(parameter)["summed_grad"] = None
 
@@ -144,6 +166,7 @@ class OnRun:
     def pre_step(self, closure: Any = None) -> Any:
         """As Opacus does, but never as an optimizer without noise."""
         self._check_settings()
+        self._check_processes()
         if self.saved_weights and self.saved_weights != fingerprint(self.params):
             raise InvalidInputError(
                 "The weights are not those that were saved with the optimizer's state, and its noise must not be used "
@@ -272,6 +295,7 @@ class OnRun:
     def add_noise(self) -> None:
         """Take the run's next step, and put the noisy sums in ``p.grad``."""
         self._check_batch()
+        self._check_random_numbers()
         totals = [self._sums(parameter)["summed_grad"] for parameter in self.params]
         for total in totals:
             check_processed_flag(total)
@@ -304,6 +328,25 @@ class OnRun:
         elif last != self.run.step:
             self.run.violated("batches_in_step")
 
+    def _check_random_numbers(self) -> None:
+        """Raise InvalidInputError where layers drew random numbers in this pass, and two processes began it alike.
+
+        The masks of dropout would be shared by two examples, and by which two would depend on the others.
+        """
+        if self.random_before is None:
+            return
+        drawn = random_state(self._device) != self.random_before
+        own = torch.tensor([self.random_before, drawn], device=self._device)
+        states = [torch.empty_like(own) for _ in range(self.batches.world_size)]
+        distributed.all_gather(states, own)
+        if any(bool(state[1]) for state in states):
+            self.random_before = None
+            if len({int(state[0]) for state in states}) < len(states):
+                raise InvalidInputError(
+                    "Layers such as dropout must have other random numbers in each process, and some have the same: "
+                    "call torch.manual_seed(seed + rank) once the model is made."
+                )
+
     def _sums_of_all_ranks(self, totals: list[Any]) -> list[Any]:
         """Tensors as long as the sums; of shards, which are means over the processes, one number."""
         if not self.sharded:
@@ -311,14 +354,14 @@ class OnRun:
         held = total_norm(local(total) for total in totals)
         square = torch.tensor(held * held, dtype=torch.float64, device=local(totals[0]).device)
         if self.batches.world_size > 1:
-            torch.distributed.all_reduce(square)
+            distributed.all_reduce(square)
         return [square.sqrt() * self.batches.world_size]
 
     def _examples_of_all_ranks(self) -> int:
         if self.batches.world_size == 1:
             return self.examples
         total = torch.tensor(self.examples, device=self.params[0].device)
-        torch.distributed.all_reduce(total)
+        distributed.all_reduce(total)
         return int(total)
 
     def state_dict(self) -> dict[str, Any]:
