@@ -31,6 +31,7 @@ OPTIONAL = (
     "opacus",
     "transformers",
     "peft",
+    "trl",
     "lightning",
     "jax",
     "cryptography",

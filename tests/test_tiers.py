@@ -68,5 +68,5 @@ def test_the_default_tier_says_which_extras_it_ran_with() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd=Path(__file__).parent)
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("optional packages: "))
     said = dict(part.split(" ", 1) for part in line.removeprefix("optional packages: ").split(", "))
-    for name in ("torch", "opacus", "jax", "transformers", "peft", "lightning"):
+    for name in ("torch", "opacus", "jax", "transformers", "peft", "trl", "lightning"):
         assert (said[name] == "missing") == (find_spec(name) is None)

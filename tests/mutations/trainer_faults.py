@@ -5,6 +5,7 @@ PRECISION = "tests/training/test_huggingface_precision.py"
 INDEPENDENCE = "tests/training/test_huggingface_independence.py"
 DERIVATIVES = "tests/training/test_huggingface_derivatives.py"
 PROCESSES = "tests/training/test_huggingface_processes.py"
+PRIVATE = "tests/training/test_huggingface_private.py"
 
 FAULTS = [
     (
@@ -94,9 +95,8 @@ FAULTS = [
     ),
     (
         "training/huggingface/derivatives.py",
-        "grown = [axis for axis in range(min(len(shape), len(other))) if shape[axis] != other[axis]]\n"
-        "            if len(grown) == 1 and (shape[grown[0]], other[grown[0]]) == (examples, examples + 1):",
-        "grown = [0]\n            if shape[0] == examples:",
+        "            if len(grown) == 1 and (shape[grown[0]], other[grown[0]]) in sizes:",
+        "            grown = [0]\n            if shape[0] == examples:",
         "what is as large as the batch by chance is taken for its examples",
         f"{DERIVATIVES}::test_position_biases_of_as_many_tokens_as_examples_are_not_taken_for_examples",
     ),
@@ -155,6 +155,69 @@ FAULTS = [
         "            module=self.model,",
         "each process runs a mechanism of its own, on the whole batch",
         f"{PROCESSES}::test_two_processes_are_one_run",
+    ),
+    (
+        "training/huggingface/rows.py",
+        "parameter.grad_sample = samples.unflatten(0, (self.most, -1)).sum(dim=0) / self.most",
+        "parameter.grad_sample = samples.unflatten(0, (self.most, -1)).sum(dim=0)",
+        "the gradients of pairs are twice as long as those of their losses",
+        f"{PRIVATE}::test_the_sum_is_of_gradients_of_pairs_of_which_half_are_clipped",
+    ),
+    (
+        "training/huggingface/rows.py",
+        "return entry.unflatten(0, (rows, -1))[:, first:last].flatten(0, 1)",
+        "return entry[rows * first : rows * last]",
+        "parts of a batch of pairs have the chosen answer of one and the rejected answer of another",
+        f"{PRIVATE}::test_the_sum_is_of_gradients_of_pairs_of_which_half_are_clipped",
+    ),
+    (
+        "training/huggingface/rows.py",
+        "samples.unflatten(0, (self.most, -1)).sum(dim=0)",
+        "samples.unflatten(0, (-1, self.most)).sum(dim=1)",
+        "the clipped gradient of a pair has an answer of another pair",
+        f"{PRIVATE}::test_the_sum_is_of_gradients_of_pairs_of_which_half_are_clipped",
+    ),
+    (
+        "training/huggingface/derivatives.py",
+        "if not change <= tolerance:",
+        "if change > 1e9:",
+        "a mean loss that counts the tokens of the batch, or sorts over it, passes",
+        f"{PRIVATE}::test_losses_and_rows_that_mix_pairs_are_refused",
+    ),
+    (
+        "training/huggingface/independence.py",
+        "parameter += SPREAD * torch.randn",
+        "parameter += 0.0 * torch.randn",
+        "losses that differ from their own only once weights have moved pass",
+        f"{PRIVATE}::test_losses_and_rows_that_mix_pairs_are_refused",
+    ),
+    (
+        "training/huggingface/independence.py",
+        "parameter.copy_(weights)",
+        "weights.copy_(parameter)",
+        "the training starts from the weights of the trial",
+        f"{PRIVATE}::test_weights_and_random_numbers_are_as_they_were_after_the_trial",
+    ),
+    (
+        "training/huggingface/preparation.py",
+        "list(prepared[NUMBERS]) == list(range(len(given)))",
+        "len(prepared) == len(given)",
+        "a dataset that was brought into another order has other users at its places",
+        f"{PRIVATE}::test_preparation_that_does_not_keep_examples_and_their_order_is_refused",
+    ),
+    (
+        "training/huggingface/trainer.py",
+        "if self.example_rows.most > 1 and not self._tries_independence:",
+        "if False:",
+        "which rows are whose is taken on trust",
+        f"{PRIVATE}::test_what_pairs_and_losses_of_ones_own_cannot_have_is_refused",
+    ),
+    (
+        "training/huggingface/artefacts.py",
+        'Kind("optimizer.*", Cover.NOT_COVERED, STATE)',
+        'Kind("optimizer.*", Cover.SETTINGS, STATE)',
+        "the secret state of the run is listed among settings",
+        f"{PRIVATE}::test_artefacts_are_listed_each_with_whether_it_is_covered",
     ),
     (
         "training/torch/optimizer.py",

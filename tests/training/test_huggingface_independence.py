@@ -146,7 +146,7 @@ def test_the_balancing_loss_of_experts_is_left_out_and_refused_where_it_is_put_i
 def test_packing_is_refused_by_the_collator_that_does_it(trainer):
     made = trainer(data_collator=DataCollatorWithFlattening(return_position_ids=False))
     with pytest.raises(
-        InvalidInputError, match=r"must give a row for each example\. Got 1 for 3; to train on packed texts"
+        InvalidInputError, match=r"must give a row for each example\. Got 1 for 2; to train on packed texts"
     ):
         made.train()
 

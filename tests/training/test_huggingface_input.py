@@ -17,6 +17,7 @@ import peft
 import torch
 import transformers
 from huggingface_training import FIXED, QUIET, model_of, sentences
+from torch.distributed.fsdp import FSDPModule
 from transformers.training_args import ParallelMode
 
 from hockeystick.training.huggingface.arguments import REFUSALS, check_batch_size, checked_arguments
@@ -83,9 +84,11 @@ def test_several_devices_are_refused(arguments):
 
 
 def test_models_in_shards_are_refused():
-    model = SimpleNamespace(is_distributed_loading_by_transformers=True)
-    with pytest.raises(UnsupportedError, match="must be whole in every process"):
-        shared(model, SimpleNamespace(num_processes=1))
+    loaded, sharded = torch.nn.Linear(2, 2), type("Sharded", (FSDPModule,), {"__new__": object.__new__})()
+    loaded.is_distributed_loading_by_transformers = True
+    for model in (loaded, sharded):
+        with pytest.raises(UnsupportedError, match="must be whole in every process"):
+            shared(model, SimpleNamespace(num_processes=1))
 
 
 def test_processes_of_another_kind_are_refused(arguments, monkeypatch):
@@ -151,14 +154,17 @@ def refused(made, message, error=InvalidInputError):
 def test_losses_that_are_not_one_for_each_example_are_refused(trainer):
     refused(
         trainer(example_losses=lambda outputs, labels: outputs.logits.sum()),
-        r"one loss for each example, 1 here\. Got shape \(\)",
+        r"one loss for each example, 2 here\. Got shape \(\)",
     )
     refused(trainer(example_losses=lambda outputs, labels: 0.0), "Got type 'float'")
     refused(trainer(data=[{"input_ids": torch.tensor([1, 2])}] * 60), "must have labels, named labels")
     unlike = {"data_collator": lambda examples: {"input_ids": torch.zeros(1, 3), "labels": torch.zeros(2, 3)}}
-    refused(trainer(**unlike), "must give named tensors or lists with the examples in their first dimension")
+    refused(trainer(**unlike), r"must give a row for each example\. Got 1 for 2")
+    nameless = {"data_collator": lambda examples: torch.zeros(len(examples), 3)}
+    refused(trainer(**nameless), "must give named tensors or lists with the examples in their first dimension")
     grow = "must give tensors or lists that grow with the number of examples"
-    refused(trainer(try_independence=False, **unlike), grow)
+    same = {"data_collator": lambda examples: {"input_ids": torch.zeros(1, 3), "labels": torch.zeros(1, 3)}}
+    refused(trainer(try_independence=False, **same), grow)
 
 
 def test_trained_parameters_of_16_bits_are_refused_and_frozen_ones_are_not(trainer):

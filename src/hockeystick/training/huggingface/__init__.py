@@ -1,6 +1,7 @@
 """Hugging Face's Trainer, on the batches and the noise of a plan. Needs the extra ``huggingface``.
 
-:class:`Trainer` takes the place of ``transformers.Trainer``; adapters of peft work as they are.
+:class:`Trainer` takes the place of ``transformers.Trainer``; adapters of peft work as they are. ``private(base)`` does
+the same for a subclass of it, such as ``trl.SFTTrainer`` and ``trl.DPOTrainer``.
 """
 
 from hockeystick.errors import install
@@ -15,6 +16,7 @@ except ImportError as error:
         f"hockeystick.huggingface needs torch, opacus, transformers and accelerate ({error}); {install('huggingface')}."
     ) from error
 
-from hockeystick.training.huggingface.trainer import Trainer
+from hockeystick.training.huggingface.artefacts import Artefact, Artefacts, Cover
+from hockeystick.training.huggingface.trainer import Trainer, private
 
-__all__ = ["Trainer"]
+__all__ = ["Artefact", "Artefacts", "Cover", "Trainer", "private"]

@@ -14,7 +14,7 @@ Agreement on two examples, with the weights of the beginning, is no proof. See `
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -22,7 +22,8 @@ import torch
 from torch.nn import functional
 
 from hockeystick.errors import UnsupportedError
-from hockeystick.training.huggingface.derivatives import dependence
+from hockeystick.training.huggingface.derivatives import dependence, dependence_of_mean
+from hockeystick.training.huggingface.private_names import figures_kept
 from hockeystick.training.torch.guards import WIDE, parts_of
 from hockeystick.training.torch.norms import total_norm
 
@@ -35,12 +36,28 @@ SMALL = 1e-3
 LOOKED_AT = 16
 """Examples among which the shortest and the longest are the two, so that one of them is padded."""
 
+OTHERS = 6
+"""Examples that take turns beside two, where losses are not known by example."""
+MOVES = 2
+"""Times that losses which are not known by example are tried with weights that were moved."""
+SPREAD = 0.1
+"""The standard deviation of a move of a weight."""
+
+Gradients = list[list[torch.Tensor]]
+"""For each example, and for each parameter."""
 Compute = Callable[[Any], torch.Tensor]
 """From the batch of some examples, in a list, to their loss."""
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 """Functions of ``torch.nn.functional`` that give their input as it is, for as long as the examples are tried."""
 ATTENTION = "scaled_dot_product_attention"
 RULE = "An example's loss and gradient must not depend on the examples beside it"
+
+
+class Alone(NamedTuple):
+    """The losses and the gradients of examples, each in a batch of its own."""
+
+    losses: list[float]
+    gradients: Gradients
 
 
 @contextmanager
@@ -70,29 +87,66 @@ class Independence:
     Args:
         trainer: has the ``model``, in training mode and without hooks for per-sample gradients yet, and the function
             ``example_losses`` by which ``compute`` gets the losses of single examples.
-        examples: two of the training data.
+        examples: two of the training data, the longer one last.
+        others: more of them, no longer than the longer one, for losses that are not known by example.
         compute: the loss of a list of examples, the mean of theirs.
     """
 
-    def __init__(self, trainer: Any, examples: Sequence[Any], compute: Compute) -> None:
+    def __init__(self, trainer: Any, examples: Sequence[Any], others: Sequence[Any], compute: Compute) -> None:
         model: torch.nn.Module = trainer.model
         self.trainer, self.model, self.examples, self.compute = trainer, model, examples, compute
         self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         narrow = any(p.is_floating_point() and p.dtype not in WIDE for p in model.parameters())
         coarse = narrow or torch.get_float32_matmul_precision() != "highest"
         self.tolerance = COARSE if coarse else TOLERANCE
-        self.losses: list[float] = []
-        self.gradients: list[list[torch.Tensor]] = []
         with self._quietly():
-            for example in examples:
-                loss = compute([example])
+            by_example = self._losses_of(list(examples)) is not None
+            self.alone = [self._alone(move) for move in range(1 if by_example else 1 + MOVES)]
+            self.dependence = (
+                dependence(model, examples, self._losses_of, trainer.example_rows.most)
+                if by_example
+                else self._mean_depends(others)
+            )
+
+    def _mean_depends(self, others: Sequence[Any]) -> str | None:
+        rows = self.trainer.example_rows.most
+        for move in range(1 + MOVES):
+            with self._moved(move):
+                beside = [self.examples[0], *others, self.examples[-1]]
+                fault = dependence_of_mean(self.model, beside, self.compute, self.tolerance / 100, rows)
+            if fault is not None:
+                return fault
+        return None
+
+    def _alone(self, move: int) -> Alone:
+        """What the examples are, each in a batch of its own."""
+        losses, gradients = [], []
+        with self._moved(move):
+            for example in self.examples:
+                loss = self.compute([example])
                 loss.backward()
-                self.losses.append(float(loss.detach()))
-                self.gradients.append(
+                losses.append(float(loss.detach()))
+                gradients.append(
                     [torch.zeros_like(p) if p.grad is None else p.grad.detach() for p in self.trained.values()]
                 )
-                model.zero_grad()
-            self.dependence = dependence(model, examples, self._losses_of)
+                self.model.zero_grad()
+        return Alone(losses, gradients)
+
+    def check_meaning(self, compute: Compute, name: str) -> None:
+        """Raise UnsupportedError where a Trainer has another loss for a single example than what takes its place.
+
+        Args:
+            compute: the loss of that Trainer.
+            name: of its class.
+        """
+        with self._quietly(), torch.no_grad():
+            for example, loss in zip(self.examples, self.alone[0].losses, strict=True):
+                own = float(compute([example]))
+                if not abs(own - loss) <= self.tolerance * max(abs(own), SMALL):
+                    raise UnsupportedError(
+                        f"The loss of {name} for a single example is {own:.6g}, and 'example_losses' has {loss:.6g}: "
+                        "leave out the option that changes the loss, or give 'example_losses'."
+                    )
 
     def check(self, optimizer: Any) -> None:
         """Compare with both in one batch, by the hooks that ``make_private`` put on the model.
@@ -104,20 +158,40 @@ class Independence:
         """
         if self.dependence is not None:
             raise UnsupportedError(f"{RULE}, but {self.dependence}.")
-        with self._quietly():
-            loss = self.compute(list(self.examples))
-            together = float(loss.detach())
-            mean = math.fsum(self.losses) / len(self.losses)
-            change = abs(together - mean) / max(abs(mean), SMALL)
-            if not change <= self.tolerance:
-                raise self._mixed(f"their loss together is {change:.2g} of it from the mean of their losses alone")
-            loss.backward()
-            try:
-                worst, name = (self._ghost if optimizer.ghost else self._samples)(optimizer)
-            finally:
-                optimizer.discard()
+        for move, alone in enumerate(self.alone):
+            with self._quietly(), self._moved(move):
+                self._compare(alone, optimizer)
+
+    def _compare(self, alone: Alone, optimizer: Any) -> None:
+        loss = self.compute(list(self.examples))
+        together = float(loss.detach())
+        mean = math.fsum(alone.losses) / len(alone.losses)
+        change = abs(together - mean) / max(abs(mean), SMALL)
+        if not change <= self.tolerance:
+            raise self._mixed(f"their loss together is {change:.2g} of it from the mean of their losses alone")
+        loss.backward()
+        try:
+            self.trainer.example_rows.join(optimizer.trained)
+            worst, name = (self._ghost if optimizer.ghost else self._samples)(alone.gradients, optimizer)
+        finally:
+            optimizer.discard()
         if not worst <= self.tolerance:
             raise self._mixed(f"a gradient changes by {worst:.2g} of its norm beside another example, most in {name!r}")
+
+    @contextmanager
+    def _moved(self, move: int) -> Iterator[None]:
+        """Trained weights that are moved at random, the same way for the same number; for 0, not moved."""
+        kept = [parameter.detach().clone() for parameter in self.trained.values() if move]
+        generator = torch.Generator().manual_seed(move)
+        with torch.no_grad():
+            for parameter, _ in zip(self.trained.values(), kept, strict=False):
+                parameter += SPREAD * torch.randn(parameter.shape, generator=generator).to(parameter)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for parameter, weights in zip(self.trained.values(), kept, strict=False):
+                    parameter.copy_(weights)
 
     def _losses_of(self, examples: list[Any]) -> torch.Tensor | None:
         """The losses of single examples in one batch; None where the Trainer makes one loss by other means."""
@@ -132,7 +206,7 @@ class Independence:
             self.compute(examples)
         return seen[0] if len(seen) == 1 and len(seen[0]) == len(examples) else None
 
-    def _samples(self, optimizer: Any) -> tuple[float, str]:
+    def _samples(self, gradients: Gradients, optimizer: Any) -> tuple[float, str]:
         """The largest change of an example's gradient over its norm, and the parameter that changes most."""
         optimizer.check_samples()
         rows = [torch.cat(parts_of(parameter.grad_sample)) for parameter in self.trained.values()]
@@ -140,10 +214,10 @@ class Independence:
             raise self._mixed(f"a batch of both has {len(rows[0])} rows")
         return max(
             self._change([row[at] for row in rows], alone, self._norm(alone, optimizer))
-            for at, alone in enumerate(self.gradients)
+            for at, alone in enumerate(gradients)
         )
 
-    def _ghost(self, optimizer: Any) -> tuple[float, str]:
+    def _ghost(self, gradients: Gradients, optimizer: Any) -> tuple[float, str]:
         """The same of norms, and of the sum of clipped gradients."""
         if optimizer.check_norms() != len(self.examples):
             raise self._mixed("a batch of both has another number of rows")
@@ -151,15 +225,13 @@ class Independence:
         norms, clip_norm = squares.sum(dim=0).sqrt().tolist(), optimizer.max_grad_norm
         changes = [
             (abs(norm - total_norm(alone)) / self._norm(alone, optimizer), "the norm of all parameters")
-            for norm, alone in zip(norms, self.gradients, strict=True)
+            for norm, alone in zip(norms, gradients, strict=True)
         ]
         factors = [min(1.0, clip_norm / norm) if norm else 1.0 for norm in norms]
         total = [
-            sum(f * part for f, part in zip(factors, parts, strict=True)) for parts in zip(*self.gradients, strict=True)
+            sum(f * part for f, part in zip(factors, parts, strict=True)) for parts in zip(*gradients, strict=True)
         ]
-        longest = max(
-            factor * self._norm(alone, optimizer) for factor, alone in zip(factors, self.gradients, strict=True)
-        )
+        longest = max(factor * self._norm(alone, optimizer) for factor, alone in zip(factors, gradients, strict=True))
         return max([*changes, self._change([parameter.grad for parameter in self.trained.values()], total, longest)])
 
     def _norm(self, alone: Sequence[torch.Tensor], optimizer: Any) -> float:
@@ -216,15 +288,15 @@ class Independence:
     def _quietly(self) -> Iterator[None]:
         """Without dropout, and with torch's generators as they were afterwards."""
         devices = sorted({p.device for p in self.model.parameters() if p.device.type == "cuda"}, key=str)
-        with torch.random.fork_rng(devices), without_dropout(), torch.enable_grad():
+        with figures_kept(self.trainer), torch.random.fork_rng(devices), without_dropout(), torch.enable_grad():
             yield
 
 
-def two_of(dataset: Any) -> list[Any]:
-    """The shortest and the longest of the first examples; one of them twice where there are no two."""
+def some_of(dataset: Any) -> tuple[list[Any], list[Any]]:
+    """The shortest and the longest of the first examples, one of them twice where there are no two; and some others."""
     some = [dataset[at] for at in range(min(len(dataset), LOOKED_AT))]
-    order = sorted(range(len(some)), key=lambda at: _length(some[at]))
-    return [some[order[0]], some[order[-1]]]
+    some.sort(key=_length)
+    return [some[0], some[-1]], some[1:-1][-OTHERS:]
 
 
 def _length(example: Any) -> int:

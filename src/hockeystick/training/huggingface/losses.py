@@ -80,3 +80,44 @@ def checked(losses: Any, examples: int) -> torch.Tensor:
             f"The 'example_losses' function must return one loss for each example, {examples} here. Got {got}."
         )
     return losses
+
+
+def check_own_loss(
+    name: str,
+    *,
+    has_losses_by_example: bool,
+    rows: int,
+    is_tried: bool,
+    grad_sample_mode: str,
+    processes: int,
+    exact: bool,
+) -> None:
+    """Raise InvalidInputError where batches have no losses by example, or several rows of one, and these are needed.
+
+    Args:
+        name: of the Trainer whose loss it is.
+        rows: of an example in what goes through the model.
+        is_tried: whether two examples are tried before the first step.
+    """
+    if rows > 1 and not is_tried:
+        raise InvalidInputError(
+            "The 'try_independence' argument must be True for a collator that makes several rows of an example, as "
+            "only the trial says which rows are whose."
+        )
+    if has_losses_by_example and rows == 1:
+        return
+    if grad_sample_mode == "ghost":
+        raise InvalidInputError(
+            "The 'grad_sample_mode' argument must be 'hooks' for a loss of the Trainer's own, and for several rows "
+            "an example. Got 'ghost' instead."
+        )
+    if exact:
+        raise InvalidInputError(
+            "The 'exact' argument must be False for a loss of the Trainer's own, and for several rows an example, as "
+            "physical batches are filled up with rows that have no loss. Got True instead."
+        )
+    if not has_losses_by_example and processes > 1:
+        raise InvalidInputError(
+            f"The loss of {name} must be computed in one process, as it adds up figures over the processes in each part "
+            f"of a batch. Got {processes} processes."
+        )

@@ -1,5 +1,8 @@
-"""What the Trainer takes over of transformers and accelerate without a promise that it stays, all of it."""
+"""What the Trainer takes over of transformers, accelerate and TRL without a promise that it stays, all of it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -18,6 +21,8 @@ OVERRIDDEN = (
 """Methods of ``transformers.Trainer`` that must do something else here. Overrides that nothing calls are void."""
 CALLED = ("_get_collator_with_removed_columns", "_remove_unused_columns")
 """Methods of it that are called as they are."""
+FIGURES = ("_metrics", "_total_train_tokens")
+"""Where Trainers of TRL gather what they log."""
 
 
 def check_names(trainer: type[Any] = transformers.Trainer) -> None:
@@ -43,3 +48,13 @@ def keep_model_whole(accelerator: Any) -> None:
     That wrapper adds up gradients over the processes in every backward pass, which is not once a step.
     """
     accelerator.prepare_model = partial(accelerator.prepare_model, evaluation_mode=True)
+
+
+@contextmanager
+def figures_kept(trainer: Any) -> Iterator[None]:
+    """Leave the figures that a Trainer of TRL gathers for its log as they are, for losses that are no step's."""
+    kept = {name: deepcopy(vars(trainer)[name]) for name in FIGURES if name in vars(trainer)}
+    try:
+        yield
+    finally:
+        vars(trainer).update(kept)

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from accelerate.utils import gather_object
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 from transformers.trainer_utils import set_seed
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
@@ -27,7 +29,8 @@ def shared(model: torch.nn.Module, accelerator: Any) -> torch.nn.Module:
 
     Raises: UnsupportedError for a model that is in shards.
     """
-    if getattr(model, "is_distributed_loading_by_transformers", False):
+    sharded = isinstance(model, FSDPModule) or any(isinstance(parameter, DTensor) for parameter in model.parameters())
+    if sharded or getattr(model, "is_distributed_loading_by_transformers", False):
         raise UnsupportedError(
             "The 'model' argument must be whole in every process; load it without distributed_config, or train shards "
             "of fully_shard with hockeystick.torch.PrivacyEngine."

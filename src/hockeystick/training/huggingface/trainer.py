@@ -26,11 +26,14 @@ from hockeystick.training.huggingface.arguments import (
     check_steps,
     checked_arguments,
 )
+from hockeystick.training.huggingface.artefacts import Artefacts, artefacts_in
 from hockeystick.training.huggingface.exact import WholeBatches, check_mode, without_random_numbers
-from hockeystick.training.huggingface.independence import Independence, two_of
-from hockeystick.training.huggingface.losses import ExampleLosses, checked, losses_of
+from hockeystick.training.huggingface.independence import Independence, some_of
+from hockeystick.training.huggingface.losses import ExampleLosses, check_own_loss, checked, losses_of
+from hockeystick.training.huggingface.preparation import in_order, numbered
 from hockeystick.training.huggingface.private_names import check_names, keep_from_accelerate
 from hockeystick.training.huggingface.processes import check_data, check_saved, mean_over_all, seed_apart, shared
+from hockeystick.training.huggingface.rows import Rows
 from hockeystick.training.record import RunRecord
 from hockeystick.training.torch import PrivacyEngine
 from hockeystick.training.torch.invariance import Invariance
@@ -136,6 +139,8 @@ class Trainer(transformers.Trainer):
             raise InvalidInputError(
                 f"The 'grad_sample_mode' argument must be 'hooks' or 'ghost'. Got {grad_sample_mode!r} instead."
             )
+        if args is None and self._base() is not transformers.Trainer:
+            raise InvalidInputError("The 'args' argument has to be given, with as many steps as the plan has.")
         self.given = transformers.TrainingArguments() if args is None else args
         self._attribution = attribution
         self._tries_independence = try_independence
@@ -154,8 +159,14 @@ class Trainer(transformers.Trainer):
             self._check_dataset(train_dataset, options.get("data_collator"))
         check_evaluation(options.get("eval_dataset"), train_dataset)
         check_precision(self.given, grad_sample_mode)
-        super().__init__(model=model, args=checked_arguments(self.given), train_dataset=train_dataset, **options)
-        self.example_losses = losses_of(_base_of(model)) if example_losses is None else example_losses
+        numbers = self._base() is not transformers.Trainer and train_dataset is not None
+        data = numbered(train_dataset) if numbers else train_dataset
+        super().__init__(model=model, args=checked_arguments(self.given), train_dataset=data, **options)
+        self.train_dataset = in_order(vars(self)["train_dataset"], data, train_dataset)
+        self._given_data = train_dataset
+        self._losses_given = example_losses is not None
+        self.example_losses = losses_of(_base_of(self.model)) if example_losses is None else example_losses
+        self.example_rows = Rows()
         self._private_loader: Any = None
         self.add_callback(_Position(self.engine))
 
@@ -172,6 +183,13 @@ class Trainer(transformers.Trainer):
             also_checked=(*self.engine.also_checked, *tried),
             rho=self.engine.rho,
         )
+
+    def artefacts(self, *folders: Path | str) -> Artefacts:
+        """What the training left in its ``output_dir`` and in other folders, each file with whether it is covered.
+
+        Raises: InvalidInputError for a folder that does not exist.
+        """
+        return artefacts_in(dict.fromkeys([Path(self.args.output_dir), *map(Path, folders)]))
 
     def train(self, resume_from_checkpoint: Any = None, trial: Any = None, ignore_keys_for_eval: Any = None) -> Any:
         """As transformers has it, once; with ``resume_from_checkpoint`` it continues the run that was saved.
@@ -193,6 +211,11 @@ class Trainer(transformers.Trainer):
         if self._private_loader is None:
             self._make_private()
         return self._private_loader
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """As transformers has it; raises InvalidInputError for the training data, or a part of them."""
+        check_evaluation(eval_dataset, self._given_data)
+        return super().get_eval_dataloader(eval_dataset)
 
     def create_optimizer(self, model: Any = None) -> Any:
         """The optimizer of the run."""
@@ -228,11 +251,22 @@ class Trainer(transformers.Trainer):
         module = shared(self.model, self.accelerator)
         plain = self._plain_loader()
         self._check_lengths()
-        alone = (
-            Independence(self, two_of(plain.dataset), partial(self._loss_of, plain))
-            if self._tries_independence
-            else None
+        batch = plain.collate_fn([plain.dataset[0]])
+        self.example_rows = Rows(batch)
+        check_own_loss(
+            self._base().__name__,
+            has_losses_by_example=bool(self._labels_in(batch)),
+            rows=self.example_rows.most,
+            is_tried=self._tries_independence,
+            grad_sample_mode=self._gradients["grad_sample_mode"],
+            processes=self.accelerator.num_processes,
+            exact=self._exact,
         )
+        alone = None
+        if self._tries_independence:
+            alone = Independence(self, *some_of(plain.dataset), partial(self._loss_of, plain, self.compute_loss))
+            if self._has_own_loss() and not self._losses_given and self._labels_in(batch):
+                alone.check_meaning(partial(self._loss_of, plain, super().compute_loss), self._base().__name__)
         _, optimizer, *criterion, loader = self.engine.make_private(
             module=module,
             optimizer=optimizer,
@@ -251,16 +285,30 @@ class Trainer(transformers.Trainer):
         self.optimizer = optimizer
         self._private_loader = WholeBatches(loader) if self._exact else loader
 
-    def _loss_of(self, plain: DataLoader[Any], examples: list[Any]) -> torch.Tensor:
+    @classmethod
+    def _base(cls) -> type[Any]:
+        """The Trainer that this one is mixed into; that of transformers, if no other."""
+        base: type[Any] = cls.__mro__[cls.__mro__.index(Trainer) + 1]
+        return base
+
+    @classmethod
+    def _has_own_loss(cls) -> bool:
+        """Whether the Trainer below has a loss other than that of transformers."""
+        return cls._base().compute_loss is not transformers.Trainer.compute_loss
+
+    def _labels_in(self, batch: Any) -> dict[str, Any]:
+        return {name: batch[name] for name in self.label_names if name in batch}
+
+    def _loss_of(self, plain: DataLoader[Any], compute: Any, examples: list[Any]) -> torch.Tensor:
         """The loss of some examples in one batch, as a training step computes it."""
         batch = self._prepare_inputs(plain.collate_fn(examples))
-        if size_of_batch(batch) != len(examples):
+        if self.example_rows.examples_in(batch) != len(examples):
             raise InvalidInputError(
                 "The 'data_collator' must give a row for each example. "
-                f"Got {size_of_batch(batch)} for {len(examples)}; "
+                f"Got {self.example_rows.examples_in(batch)} for {len(examples)}; "
                 "to train on packed texts, make each pack an example of the dataset, which is then what is protected."
             )
-        loss: torch.Tensor = self.compute_loss(self.model, batch)
+        loss: torch.Tensor = compute(self.model, batch)
         return loss
 
     def _check_lengths(self) -> None:
@@ -293,7 +341,7 @@ class Trainer(transformers.Trainer):
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """Forward and backward, in parts; all but the last are clipped and summed here, the last by the step itself."""
         del num_items_in_batch
-        rows, examples = size_of_batch(inputs), 0
+        rows, examples = self.example_rows.examples_in(inputs), 0
         self.optimizer.zero_grad()
         if not rows:
             self.optimizer.leave_no_examples()
@@ -305,9 +353,8 @@ class Trainer(transformers.Trainer):
                     self.optimizer.signal_skip_step()
                 self.optimizer.step()
                 self.optimizer.zero_grad()
-            losses = self._losses_of_part(
-                model, {name: entry[first : first + largest] for name, entry in inputs.items()}
-            )
+            losses = self._losses_of_part(model, self.example_rows.part(inputs, first, first + largest))
+            self.example_rows.join(self.optimizer.trained)
             total += losses.sum()
             examples += len(losses)
         return mean_over_all(total, examples, self.accelerator)
@@ -315,7 +362,7 @@ class Trainer(transformers.Trainer):
     def _losses_of_part(self, model: Any, part: Mapping[str, Any]) -> torch.Tensor:
         """Forward and backward of a physical batch; the losses of its examples, which come before what fills it up."""
         if not self._exact:
-            return super().training_step(model, part).expand(size_of_batch(part))
+            return super().training_step(model, part).expand(self.example_rows.examples_in(part))
         with without_random_numbers(self.args.device):
             super().training_step(model, part)
         return self._losses[: self.optimizer.batches.pieces[0].examples]
@@ -325,11 +372,13 @@ class Trainer(transformers.Trainer):
     ) -> Any:
         """The mean of the losses of the examples; for the two backward passes of ghost clipping, all of them."""
         del num_items_in_batch
-        labels = {name: inputs[name] for name in self.label_names if name in inputs}
+        labels = self._labels_in(inputs)
+        if not labels and self._has_own_loss():
+            return super().compute_loss(model, inputs, return_outputs=return_outputs)
         if not labels:
             raise InvalidInputError(f"The batches must have labels, named {', '.join(self.label_names)}.")
         outputs = model(**{name: entry for name, entry in inputs.items() if name not in labels})
-        losses = checked(self.example_losses(outputs, labels), size_of_batch(inputs))
+        losses = checked(self.example_losses(outputs, labels), self.example_rows.examples_in(inputs))
         self._losses = losses.detach()
         if self._criterion is not None and model.training and torch.is_grad_enabled():
             loss = self._criterion(losses)
@@ -408,6 +457,23 @@ class Trainer(transformers.Trainer):
         )
 
 
+def private(base: type[Any]) -> type[Any]:
+    """A Trainer as ``base`` is, such as ``trl.SFTTrainer``, with the batches and the noise of a plan.
+
+    It takes the arguments of :class:`Trainer` and those of ``base``. The losses are those of :class:`Trainer` where
+    batches have labels, if they agree with those of ``base`` on single examples; otherwise they are those of ``base``,
+    which has to take the mean over its examples.
+
+    Args:
+        base: a subclass of ``transformers.Trainer``.
+
+    Raises: InvalidInputError for another class.
+    """
+    if not (isinstance(base, type) and issubclass(base, transformers.Trainer)) or issubclass(base, Trainer):
+        raise InvalidInputError(f"The 'base' argument must be a Trainer of transformers or TRL. Got {base!r} instead.")
+    return type(f"Private{base.__name__}", (Trainer, base), {"__module__": __name__, "__doc__": Trainer.__doc__})
+
+
 class _Position(TrainerCallback):
     """Tells the epoch from the run, as the first pass after a resume begins within one."""
 
@@ -416,22 +482,6 @@ class _Position(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **unused: Any) -> None:
         state.epoch = self.engine.run.step / self.engine.run.steps_per_epoch
-
-
-def size_of_batch(inputs: Any) -> int:
-    """The examples in a batch; raises InvalidInputError unless every entry has as many in its first dimension."""
-    entries = inputs.items() if isinstance(inputs, Mapping) else ()
-    sizes = {name: len(entry) for name, entry in entries if isinstance(entry, list) or _dimensions(entry)}
-    if not sizes or len(sizes) < len(inputs) or len(set(sizes.values())) > 1:
-        raise InvalidInputError(
-            "The 'data_collator' must give named tensors or lists with the examples in their first dimension. "
-            f"Got {sizes or type(inputs).__name__} instead."
-        )
-    return next(iter(sizes.values()))
-
-
-def _dimensions(entry: Any) -> int:
-    return entry.dim() if isinstance(entry, torch.Tensor) else 0
 
 
 def _base_of(model: Any) -> Any:
