@@ -206,8 +206,8 @@ FAULTS = [
         f"{PRIVATE}::test_preparation_that_does_not_keep_examples_and_their_order_is_refused",
     ),
     (
-        "training/huggingface/trainer.py",
-        "if self.example_rows.most > 1 and not self._tries_independence:",
+        "training/huggingface/losses.py",
+        "if rows > 1 and not is_tried:",
         "if False:",
         "which rows are whose is taken on trust",
         f"{PRIVATE}::test_what_pairs_and_losses_of_ones_own_cannot_have_is_refused",

@@ -348,11 +348,6 @@ def test_the_batch_size_of_the_plan_needs_no_second_part():
         check_batch_size(given, 1_500 / 23)
 
 
-def test_exact_noise_is_refused(trainer):
-    with pytest.raises(UnsupportedError, match="The Trainer of transformers sums gradients in floating point"):
-        trainer(plan=FIXED.model_copy(update={"exact": True}))
-
-
 def test_a_release_without_a_method_that_is_taken_over_is_refused():
     class Other:
         """A Trainer whose gradient norms are logged elsewhere."""

@@ -18,15 +18,21 @@ from huggingface_training import FIXED, QUIET, model_of, sentences
 from torch.nn import functional
 
 from hockeystick.training.huggingface.derivatives import dependence_of_mean
+from hockeystick.training.huggingface.losses import check_own_loss
 from hockeystick.training.huggingface.rows import Rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 
 PAIRS = [
-    {"chosen": one["input_ids"][: 3 + at % 4], "rejected": one["input_ids"].flip(0), "margin": at / 60}
-    for at, one in enumerate(sentences())
+    {"chosen": sentence["input_ids"][: 3 + at % 4], "rejected": sentence["input_ids"].flip(0), "margin": at / 60}
+    for at, sentence in enumerate(sentences())
 ]
 """The better and the worse of two, and a number for both."""
+OWN_LOSS = {
+    "has_losses_by_example": False, "rows": 2, "is_tried": True,
+    "grad_sample_mode": "hooks", "processes": 1, "exact": False,
+}
+"""What a Trainer of pairs is checked with."""
 
 
 def padded(examples):
@@ -169,17 +175,17 @@ def test_weights_and_random_numbers_are_as_they_were_after_the_trial(pairs):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_what_pairs_and_losses_of_ones_own_cannot_have_is_refused(pairs, monkeypatch):
+def test_what_pairs_and_losses_of_ones_own_cannot_have_is_refused(pairs):
     for options, message in (
         ({"try_independence": False}, "'try_independence' argument must be True for a collator that makes several"),
         ({"grad_sample_mode": "ghost"}, "'grad_sample_mode' argument must be 'hooks' for a loss of the Trainer's own"),
     ):
         with pytest.raises(InvalidInputError, match=message):
             pairs(**options).train()
-    made = pairs()
-    monkeypatch.setattr(type(made.accelerator), "num_processes", 2)
     with pytest.raises(InvalidInputError, match="The loss of Preferences must be computed in one process"):
-        made._check_own_loss(padded(PAIRS[:1]))
+        check_own_loss("Preferences", **(OWN_LOSS | {"processes": 2}))
+    with pytest.raises(InvalidInputError, match="'exact' argument must be False for a loss of the Trainer's own"):
+        check_own_loss("Preferences", **(OWN_LOSS | {"exact": True}))
     with pytest.raises(InvalidInputError, match="'base' argument must be a Trainer of transformers or TRL"):
         hs.huggingface.private(dict)
     with pytest.raises(InvalidInputError, match="'args' argument has to be given"):

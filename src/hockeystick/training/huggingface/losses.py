@@ -118,6 +118,6 @@ def check_own_loss(
         )
     if not has_losses_by_example and processes > 1:
         raise InvalidInputError(
-            f"The loss of {name} must be computed in one process, as it adds up figures over the processes in each part "
-            f"of a batch. Got {processes} processes."
+            f"The loss of {name} must be computed in one process, as it adds up figures over the processes in each "
+            f"part of a batch. Got {processes} processes."
         )
