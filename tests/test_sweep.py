@@ -11,8 +11,9 @@ import pytest
 import hockeystick as hs
 from hockeystick.bounds import Question
 from hockeystick.errors import CannotCertifyError, HockeystickError, InvalidInputError, VerificationError
+from hockeystick.execution import executor
 from hockeystick.execution.work import ExecutionError
-from hockeystick.sweep import CERTIFIED, HEADER, MAX_CELLS, Cell, Results, Sweep, certifier, run_sweep
+from hockeystick.sweep import CERTIFIED, HEADER, MAX_CELLS, Cell, Record, Results, Sweep, certifier, run_sweep
 
 ROOT = Path(__file__).resolve().parents[1]
 PLAN = """
@@ -138,6 +139,50 @@ def test_a_sweep_says_what_certify_says(tmp_path):
         hs.verify(record.certificate)
     alone = certifier(budget=30.0, method="gaussian")(records[1].certificate.mechanism, Question(delta=1e-5))
     assert alone.method.upper == "gaussian"
+
+
+def without_seconds(records: list[Record]) -> list[dict[str, Any]]:
+    return [record.model_dump(mode="json", exclude={"seconds"}) for record in records]
+
+
+def test_workers_write_what_one_process_writes(tmp_path):
+    """In the same order, what cannot be certified included; and nothing is computed twice."""
+    cells = load(tmp_path, GRID.replace('"poisson"', '"shuffle"')).cells()
+    certify_cell = certifier(method="direct")
+    alone = run_sweep(cells, tmp_path / "alone", certify_cell=certify_cell)
+    with executor("local", workers=2) as workers:
+        seen: list[int] = []
+        spread = run_sweep(cells, tmp_path / "spread", certify_cell=certify_cell, executor=workers, on_cell=seen.append)
+        assert seen == list(range(len(cells) + 1))
+        again = run_sweep(cells, tmp_path / "spread", certify_cell=Certifier(), executor=workers)
+    assert without_seconds(spread) == without_seconds(alone)
+    assert again == spread
+    assert [record.status == CERTIFIED for record in spread] == [True, False] * 3
+    lines = [
+        [{**json.loads(line), "seconds": 0} for line in (tmp_path / name).read_text().splitlines()]
+        for name in ("alone", "spread")
+    ]
+    assert lines[0] == lines[1]
+
+
+def test_a_sweep_that_is_stopped_leaves_no_cell_to_the_workers(tmp_path, monkeypatch):
+    """One worker makes its calls in this process, as far ahead as four of them."""
+    cells, asked = load(tmp_path, GRID.replace("[1.0, 2, 4.0]", "[1.0, 2, 4.0, 8.0]")).cells(), Certifier()
+
+    def on_cell(done: int) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    abandoned: list[int] = []
+    with executor("local", workers=1) as workers:
+        monkeypatch.setattr(workers, "abandon", lambda: abandoned.append(len(asked.asked)))
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(cells, tmp_path / "out", certify_cell=asked, executor=workers, on_cell=on_cell)
+        assert abandoned == [4]
+    assert len(asked.asked) == 4
+    assert (tmp_path / "out").read_text().count("\n") == 2, "what is written is a cell that was waited for"
+    assert len(run_sweep(cells, tmp_path / "out", certify_cell=asked)) == 8
+    assert len(asked.asked) == 4 + 7
 
 
 @pytest.mark.parametrize("stopped_after", [0, 1, 4])

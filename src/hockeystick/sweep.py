@@ -3,15 +3,17 @@
 import hashlib
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import product
+from functools import partial
+from itertools import islice, product
 from math import prod
 from pathlib import Path
 from time import monotonic
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from hockeystick.bounds import Question
 from hockeystick.certificate import AnyCertificate, Certificate
@@ -32,12 +34,19 @@ from hockeystick.plan import Plan
 from hockeystick.settings import MonteCarlo
 from hockeystick.spec import Spec
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from hockeystick.execution.base import ChunkExecutor
+
 FORMAT = "hockeystick-sweep/1"
 HEADER = json.dumps({"format": FORMAT}) + "\n"
 MAX_CELLS = 10_000
 MAX_SWEEP_BYTES = 1 << 20
 MAX_RESULT_BYTES = 1 << 30
 CERTIFIED = "certified"
+AHEAD = 4
+"""Cells per worker that are started before their turn."""
 
 CertifyCell = Callable[[Mechanism, Question], Certificate]
 """Certifies one cell of a sweep; may raise what is wrong with the cell."""
@@ -218,18 +227,26 @@ def certifier(
     The failure probability is per cell: all cells hold together except with probability at most their sum.
     """
 
-    def certify_cell(mechanism: Mechanism, question: Question) -> Certificate:
-        check_registered(mechanism)
-        return certify(
-            mechanism,
-            delta=question.delta,
-            epsilon=question.epsilon,
-            method=method,
-            budget=budget,
-            monte_carlo=monte_carlo,
-        )
+    return partial(_certified, budget=budget, method=method, monte_carlo=monte_carlo)
 
-    return certify_cell
+
+def _certified(
+    mechanism: Mechanism,
+    question: Question,
+    *,
+    budget: float | None,
+    method: str | None,
+    monte_carlo: MonteCarlo | None,
+) -> Certificate:
+    check_registered(mechanism)
+    return certify(
+        mechanism,
+        delta=question.delta,
+        epsilon=question.epsilon,
+        method=method,
+        budget=budget,
+        monte_carlo=monte_carlo,
+    )
 
 
 def run_sweep(
@@ -239,13 +256,16 @@ def run_sweep(
     certify_cell: CertifyCell,
     retry: bool = False,
     on_cell: Callable[[int], None] | None = None,
+    executor: "ChunkExecutor | None" = None,
 ) -> list[Record]:
-    """Certify the cells that are not in the results yet; every result is on the disk before the next cell begins.
+    """Certify the cells that are not in the results yet; every result is on the disk before the next one is awaited.
 
     Args:
         out: file of results (:class:`Results`).
         retry: certify those again that have been tried and have no certificate.
         on_cell: called with the number of finished cells, those of earlier runs included.
+        executor: whose workers certify cells side by side, by a ``certify_cell`` that can be pickled; the records are
+            the same, in the same order, but for their seconds. None for this process alone.
 
     Returns: the records of all cells, in their order.
 
@@ -257,12 +277,12 @@ def run_sweep(
         for cell in cells:
             _check_answer(cell, results.records.get(cell.digest), out)
         missing = [cell for cell in cells if _is_missing(results.records.get(cell.digest), retry)]
-        for done, cell in enumerate(missing, start=len(cells) - len(missing)):
+        if on_cell is not None:
+            on_cell(len(cells) - len(missing))
+        for done, record in enumerate(_records(missing, certify_cell, executor), start=len(cells) - len(missing) + 1):
+            results.add(record)
             if on_cell is not None:
                 on_cell(done)
-            results.add(_record(cell, certify_cell))
-    if on_cell is not None:
-        on_cell(len(cells))
     return [results.records[cell.digest] for cell in cells]
 
 
@@ -295,6 +315,24 @@ def _check_answer(cell: Cell, record: Record | None, out: str | Path) -> None:
 
 def _is_missing(record: Record | None, retry: bool) -> bool:
     return record is None or (retry and record.certificate is None)
+
+
+def _records(cells: Sequence[Cell], certify_cell: CertifyCell, executor: "ChunkExecutor | None") -> Iterator[Record]:
+    """The records of the cells, in their order; what workers have not begun when nobody wants more is cancelled."""
+    if executor is None:
+        yield from (_record(cell, certify_cell) for cell in cells)
+        return
+    waiting, ahead = iter(cells), AHEAD * executor.workers
+    jobs: deque[Future[Record]] = deque()
+    try:
+        while True:
+            for cell in islice(waiting, ahead - len(jobs)):
+                jobs.append(executor.submit(partial(_record, cell, certify_cell)))
+            if not jobs:
+                return
+            yield jobs.popleft().result()
+    finally:
+        executor.abandon()
 
 
 def _record(cell: Cell, certify_cell: CertifyCell) -> Record:

@@ -49,6 +49,18 @@ def test_a_table_and_results_that_are_not_computed_again(cli, sweep):
     assert Path(OUT).read_text() == content
 
 
+def test_workers_certify_cells_without_samples(cli, sweep):
+    first = cli("sweep", "sweep.toml", "--method", "gaussian", "--workers", "1", "--out", "here.jsonl", "--json").json
+    again = cli("sweep", "sweep.toml", "--method", "gaussian", "--out", "there.jsonl", "--json").json
+    for done in (first, again):
+        done.pop("out")
+        for cell in done["results"]:
+            cell.pop("seconds")
+    assert first == again
+    assert cli("sweep", "sweep.toml", "--workers", "0").code == 2
+    assert cli("sweep", "sweep.toml", "--seed", "1").code == 2, "samples still have to be allowed"
+
+
 def test_json_is_one_object_with_what_epsilon_says(cli, sweep):
     result = cli("sweep", "sweep.toml", "--method", "gaussian", "--out", "here.jsonl", "--json").json
     assert (result["out"], result["cells"], len(result["results"])) == ("here.jsonl", 4, 4)

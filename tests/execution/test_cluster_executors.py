@@ -24,6 +24,7 @@ from hockeystick.execution.cluster import ATTEMPTS, QUEUE, Batch, Cluster, Clust
 from hockeystick.execution.work import ExecutionError, settle
 from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.samples import KERNELS, Chunk
+from hockeystick.sweep import Sweep, certifier, run_sweep
 from hockeystick.types import Direction
 
 REMOVE = Direction.REMOVE
@@ -70,6 +71,22 @@ def check_all(proposals: ModuleType, spread: ChunkExecutor, proposal: Any, strea
 
 def test_the_statistics_are_those_of_one_process_bit_for_bit(proposals, cluster):
     check_all(proposals, cluster, proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast()), STREAMS)
+
+
+def test_a_sweep_has_the_same_certificates_on_a_cluster(cluster, tmp_path):
+    plan = {
+        "noise_multiplier": 1.0,
+        "data": {"num_examples": 100, "batch_size": 10, "epochs": 1},
+        "sampler": {"kind": "deterministic"},
+        "target": {"delta": 1e-5},
+    }
+    cells = Sweep(plan, {"noise_multiplier": [1.0, 2.0, 4.0], "sampler.kind": ["deterministic", "poisson"]}).cells()
+    records = [
+        run_sweep(cells, tmp_path / name, certify_cell=certifier(method="direct"), executor=spread)
+        for name, spread in (("alone", None), ("spread", cluster))
+    ]
+    alone, spread = ([record.model_dump(mode="json", exclude={"seconds"}) for record in some] for some in records)
+    assert alone == spread
 
 
 @pytest.mark.parametrize(("cluster", "kills"), [("dask", 2), ("ray", 1)], indirect=["cluster"])

@@ -28,6 +28,20 @@ FAULTS = [
     ),
     (
         "sweep.py",
+        "yield jobs.popleft().result()",
+        "yield jobs.pop().result()",
+        "results are in the order of the workers",
+        "tests/test_sweep.py",
+    ),
+    (
+        "sweep.py",
+        "    finally:\n        executor.abandon()\n\n\ndef _record",
+        "    finally:\n        pass\n\n\ndef _record",
+        "workers go on with a sweep that has ended",
+        "tests/test_sweep.py",
+    ),
+    (
+        "sweep.py",
         "record.certificate.digest != record.certificate.content_digest()",
         "False",
         "an altered certificate in a file of results is believed",

@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,9 +58,12 @@ def command(
             "failure_probability": failure or (samples.allow and DEFAULT_FAILURE),
         },
     )
-    with samples.opened() as monte_carlo, _progress(len(cells), seconds) as show:
+    # Without samples the workers certify cells; they draw the samples of one cell after the other otherwise.
+    drawn = samples if samples.allow else replace(samples, backend=None, address=None, workers=None)
+    spread = nullcontext() if samples.allow or samples.places == sampling.HERE else samples.places.executor()
+    with drawn.opened() as monte_carlo, spread as executor, _progress(len(cells), seconds) as show:
         certify_cell = certifier(budget=seconds, method=method, monte_carlo=monte_carlo)
-        records = run_sweep(cells, path, certify_cell=certify_cell, retry=retry, on_cell=show)
+        records = run_sweep(cells, path, certify_cell=certify_cell, retry=retry, on_cell=show, executor=executor)
     if json:
         common.emit_json({"out": path, "cells": len(records), "results": [as_json(record) for record in records]})
     else:
