@@ -283,6 +283,20 @@ FAULTS = [
         "dropout is not named",
         f"{AUDIT}::test_dropout_is_named",
     ),
+    (
+        "training/exact_sums.py",
+        "total[at] += sign * whole",
+        "total[at] = np.int64(np.float32(total[at] + sign * whole))",
+        "sums are rounded to float32",
+        f"{ARRAYS}::test_sums_of_many_examples_are_exact",
+    ),
+    (
+        "training/exact_sums.py",
+        "squares = sum(squared_norms(array) for array in rows)",
+        "squares = sum(squared_norms(np.trunc(array)) for array in rows)",
+        "gradients are rounded before their norm is taken",
+        f"{ARRAYS}::test_long_gradients_fill_the_norm_and_no_more",
+    ),
     # The Trainer of transformers.
     (
         "training/huggingface/exact.py",

@@ -4,8 +4,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
@@ -337,54 +335,6 @@ def test_no_number_of_two_million_is_off_by_one(name):
     assert largest_step(v, z, run.matrix) <= 0.5 + 1e-6
     v[[2, 7], [31, 199_991]] += 1
     assert largest_step(v, z, run.matrix) > 0.9
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.integers(0, 2**32), st.sampled_from(["bands", "bands of the inverse"]))
-def test_equal_outputs_of_the_real_mechanism_give_equal_releases(seed, name):
-    """Theorems 1 and 2 in fractions: whatever x is, chosen as the run goes, w is a function of ``y = C x + z``.
-
-    Two runs with the same y, of gradients that react to what was released, and of no gradients. What rounds as
-    ``floor(a + 1/2)`` passes; ``round`` to even would not, on the ties that whole and half numbers bring.
-    """
-    draw, steps = np.random.default_rng(seed), 6
-    matrix = mechanism(STRATEGIES[name], steps=steps).matrix
-    entries = [[Fraction(float(value)) for value in row] for row in matrix.materialize()]
-    if name == "bands of the inverse":  # the doubles of C are roundings of an exact inverse: take that
-        weights = [[Fraction(float(value)) for value in row] for row in matrix.solve(np.eye(steps))]
-        entries = inverted(weights)
-    z = [Fraction(int(value), 2) for value in draw.integers(-9, 10, size=steps)]
-    first = released(entries, z, lambda w: 3 * (w % 5) - 4, name)
-    y = [sum(entries[t][s] * first[0][s] for s in range(t + 1)) + z[t] for t in range(steps)]
-    second = released(entries, y, lambda w: 0, name)
-    assert first[1] == second[1]
-
-
-def inverted(weights):
-    size = len(weights)
-    inverse = [[Fraction(0)] * size for _ in range(size)]
-    for i in range(size):
-        for t in range(i, size):
-            rest = sum((weights[t][s] * inverse[s][i] for s in range(i, t)), Fraction(0))
-            inverse[t][i] = (Fraction(int(t == i)) - rest) / weights[t][t]
-    return inverse
-
-
-def released(entries, z, react, name):
-    """x and w of a run whose gradients are ``react`` of what was released last."""
-    x: list[int] = []
-    w: list[int] = []
-    v: list[int] = []
-    weights = inverted(entries)
-    for t in range(len(z)):
-        x.append(react(w[-1] if w else 0))
-        if name == "bands":
-            a = (z[t] - sum((entries[t][s] * v[s] for s in range(t)), Fraction(0))) / entries[t][t]
-        else:
-            a = sum((weights[t][s] * z[s] for s in range(t + 1)), Fraction(0))
-        v.append((a + Fraction(1, 2)).__floor__())
-        w.append(x[-1] + v[-1])
-    return x, w
 
 
 @every_strategy
