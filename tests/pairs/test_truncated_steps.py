@@ -298,6 +298,13 @@ def test_crowding_keeps_its_digits_with_billions_of_examples(above: int) -> None
     assert crowding.error < 2 * 60_000 * 10 * 2.0**-53
 
 
+def test_a_tiny_delta_of_a_tiny_rate_is_reached() -> None:
+    """Laws know that no ratio is near 0, so products of a thousand of them have no mass to spread there."""
+    run = mechanism(10**10, 1e-10, 1, 0.5, steps=1000)
+    lower, upper = (bound(run, "direct", side=side).epsilon(1e-30) for side in (Side.LOWER, Side.UPPER))
+    assert 0.0 < lower <= upper <= 1.05 * lower
+
+
 def billions_of_sequences(cap: int) -> tuple[float, float]:
     size = 12_700_000_000
     sampler = Poisson(sampling_prob=518_000 / size, steps=100_000, truncated_batch_size=cap, num_examples=size)

@@ -29,8 +29,12 @@ PAIRS = [
 ]
 """The better and the worse of two, and a number for both."""
 OWN_LOSS = {
-    "has_losses_by_example": False, "rows": 2, "is_tried": True,
-    "grad_sample_mode": "hooks", "processes": 1, "exact": False,
+    "has_losses_by_example": False,
+    "rows": 2,
+    "is_tried": True,
+    "grad_sample_mode": "hooks",
+    "processes": 1,
+    "exact": False,
 }
 """What a Trainer of pairs is checked with."""
 

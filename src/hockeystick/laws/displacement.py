@@ -114,7 +114,9 @@ def tight_step(step: Displacement, noise_multiplier: float, resolution: Resoluti
         {
             **dots_of(np.unique(1.0 + placed * np.maximum(bounded, 0.0)), added, Direction.ADD),
             **dots_of(np.unique(1.0 + placed * far), removed, Direction.REMOVE),
-        }
+        },
+        # The part of N(0) that both runs have is at most all that is in the first.
+        floor=idle * empty / (idle * empty + placed) * (1.0 - slack),
     )
 
 

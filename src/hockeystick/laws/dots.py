@@ -24,14 +24,15 @@ from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law
 from hockeystick.types import Direction, Side
 
 
-def law_from_dots(dots: Mapping[float, Fraction]) -> Law:
+def law_from_dots(dots: Mapping[float, Fraction], floor: float = 0.0) -> Law:
     """The upper law whose h is the lower convex hull of the dots and of ``h(0) = 1``, falling to the last dot.
 
     Args:
         dots: an upper bound on ``h(a)``, at most 1 and at least ``max(0, 1 - a)``, for each a > 0.
+        floor: proved not to be above X, below 1; there ``h(floor) = 1 - floor``, and grids of products need no 0.
     """
-    hull = [(Fraction(0), Fraction(1))]
-    for ratio in sorted(dots):
+    hull = [(Fraction(floor), 1 - Fraction(floor))]
+    for ratio in sorted(ratio for ratio in dots if ratio > floor):
         place = (Fraction(ratio), dots[ratio])
         while len(hull) > 1 and _slope(hull[-2], hull[-1]) >= _slope(hull[-1], place):
             hull.pop()
