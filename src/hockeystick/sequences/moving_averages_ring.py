@@ -26,7 +26,7 @@ LEAST_SIZE = 1e-100
 """The least size of functions before they are scaled: squares of smaller numbers underflow."""
 POWERS = 0.1
 """Share of the error that powers may have."""
-SETTLED = 1.1
+SETTLED = 1.001
 """Alike blocks may leave so many times as much, squared, beside a settled function as where an adjoint was taken."""
 
 
