@@ -350,10 +350,17 @@ FAULTS = [
     ),
     (
         "training/jax/execution_plan.py",
-        "steps = self._noise.steps",
-        "steps = self.run.norm_steps",
+        "            steps=steps,\n            count=self._counted,",
+        "            steps=self.run.norm_steps,\n            count=self._counted,",
         "a stated change leaves gradients as long as they were",
         f"{JAX}::test_a_stated_change_of_the_others_is_covered_and_said",
+    ),
+    (
+        "training/jax/execution_plan.py",
+        "if state.get(name) != value:",
+        "if False:",
+        "steps are repeated in JAX with other bits and the same noise",
+        f"{JAX}::test_a_training_that_was_resumed_has_the_same_bits",
     ),
     (
         "training/jax/noise.py",

@@ -148,8 +148,8 @@ FAULTS = [
     ),
     (
         "training/jax/execution_plan.py",
-        "divisor=run.expected_batch_size,",
-        "divisor=run.expected_batch_size**2,",
+        "divisor=run.expected_batch_size, rho=rho)",
+        "divisor=run.expected_batch_size**2, rho=rho)",
         "noise is divided by the batch size twice",
         f"{JAX_PLAN}::test_a_step_is_the_noisy_clipped_sum_over_the_public_batch_size",
     ),

@@ -112,6 +112,18 @@ def test_a_training_that_was_resumed_has_the_same_bits(tmp_path):
         mean, state = noise.update(gradient(PARAMS, DATA[batch]), state)
         begun.append(flat(mean))
     assert np.array_equal(begun, whole)
+    for other in ({"physical_batch_size": 64}, {"rho": 0.01}):
+        with pytest.raises(InvalidInputError, match="'rho' arguments must be those of the saved run, as steps"):
+            config_of(**other).load_checkpoint(path, PARAMS)
+
+
+def test_a_plan_can_say_it():
+    data = {"num_examples": 40, "batch_size": 2, "steps": 12}
+    tables = {"data": data, "sampler": {"kind": "poisson"}, "noise_multiplier": 2.0, "noise": {"exact": True}}
+    config = config_of(hs.Plan.parse(tables))
+    assert config.mechanism.exact
+    assert len(list(trained(config))) == 12
+    assert config.record().noise_dtype == "int32"
 
 
 @pytest.mark.parametrize("rows", [32, 64])

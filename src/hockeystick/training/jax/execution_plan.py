@@ -232,6 +232,11 @@ class ExecutionPlanConfig(Engine):
         self._batches.check_in_step()
         self._noise.counted(int(number))
 
+    def _of_bits(self) -> dict[str, int]:
+        """What decides about whole numbers besides the plan; nothing for noise in floating point."""
+        steps = self._noise.steps
+        return {} if steps is None else {"physical_batch_size": self.physical_batch_size, "clipping_steps": steps}
+
     def save_checkpoint(self, path: str | Path, tree: Any) -> None:
         """Write the run and a tree of arrays, parameters with all states, to one file, whole or not at all.
 
@@ -239,7 +244,7 @@ class ExecutionPlanConfig(Engine):
         """
         jax.block_until_ready(tree)
         jax.effects_barrier()
-        save_tree(path, tree, self.run.state_dict())
+        save_tree(path, tree, self.run.state_dict() | self._of_bits())
 
     def load_checkpoint(self, path: str | Path, like: Any) -> Any:
         """Continue the run from :meth:`save_checkpoint`, and give the tree that was saved with it.
@@ -248,10 +253,17 @@ class ExecutionPlanConfig(Engine):
             path: of the file.
             like: a tree of the same structure, shapes and types.
 
-        Raises: InvalidInputError for a file that is no checkpoint, a tree of another structure, and as
+        Raises: InvalidInputError for a file that is no checkpoint, a tree of another structure, exact noise with
+        another ``physical_batch_size`` or ``rho`` than before, and as
         :meth:`hockeystick.training.Run.load_state_dict` for the run of another plan.
         """
         tree, state = load_tree(path, like)
+        for name, value in self._of_bits().items():
+            if state.get(name) != value:
+                raise InvalidInputError(
+                    "The 'physical_batch_size' and 'rho' arguments must be those of the saved run, as steps that are "
+                    f"repeated must have the same bits; its {name} is {state.get(name)}. Got {value} instead."
+                )
         self.run.load_state_dict(state)
         return tree
 
