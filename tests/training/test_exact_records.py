@@ -1,6 +1,7 @@
 """Runs with exact sums that are saved and resumed, their records, and a stated change of the other examples."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -77,6 +78,25 @@ def test_an_audit_of_the_model_is_in_the_record():
     changed = found.model_copy(update={"layers": (found.layers[0].model_copy(update={"changed": 1, "change": 1e-3}),)})
     with pytest.raises(UnsupportedError, match=r"depend on the other examples of a batch, by 0\.001 of the norm"):
         classifier(engine_of(invariance=changed))
+
+
+@pytest.mark.filterwarnings("default::UserWarning")
+def test_rows_that_are_computed_by_where_they_stand_are_seen(monkeypatch):
+    """As on some processors, where nothing tells torch's library to compute them alike."""
+    linear = torch.nn.functional.linear
+
+    def by_place(rows, weight):
+        made = linear(rows, weight)
+        made[16:] *= 1.0 + 2.0**-22
+        return made
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        classifier(engine_of())
+    assert not [warning for warning in said if "MKL_CBWR" in str(warning.message)]
+    monkeypatch.setattr(torch.nn.functional, "linear", by_place)
+    with pytest.warns(UserWarning, match="start Python with MKL_CBWR=AUTO in its environment"):
+        classifier(engine_of())
 
 
 @pytest.mark.parametrize("rho", [1e-3, 0.25, 1])

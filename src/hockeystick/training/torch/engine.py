@@ -288,8 +288,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
             return None
         check_exact(module, clipping, grad_sample_mode)
         physical = rows_of(self._physical, promises, ranks)
-        if self._invariance is not None:
-            check_invariance(self._invariance, physical, grad_sample_mode)
+        check_invariance(self._invariance, physical, module, grad_sample_mode)
         return physical
 
     _asked_target: Target | None = None

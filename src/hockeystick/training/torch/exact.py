@@ -1,12 +1,14 @@
 """Opacus' optimizers with exact sums: whole numbers from the clipped gradients to the noise."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
-from hockeystick.training.exact_sums import check_steps, layer_steps, scale_of, steps_within
+from hockeystick.training.exact_sums import MULTIPLE, check_steps, layer_steps, scale_of, steps_within
 from hockeystick.training.run import Run
 from hockeystick.training.torch.adaptive import Tensors
 from hockeystick.training.torch.exact_sums import add_clipped
@@ -216,6 +218,24 @@ def _check_dropout(name: str, part: torch.nn.Module) -> None:
         )
 
 
+def warn_of_places() -> None:
+    """Say so where torch computes equal rows of a batch with other bits on this processor, by where they stand.
+
+    It tries some linear layers, not the model: silence is no audit.
+    """
+    for inputs, outputs in ((6, 8), (17, 5)):
+        row, weight = torch.linspace(0.1, 1.3, inputs).sin(), torch.linspace(0.2, 9.1, outputs * inputs).cos()
+        made = functional.linear(row.repeat(MULTIPLE, 1), weight.view(outputs, inputs))
+        if bool((made != made[0]).any()):
+            warnings.warn(
+                "On this processor torch computes equal rows of a batch with different bits, so gradients may depend "
+                "on the other examples, and exact sums need that they do not: start Python with MKL_CBWR=AUTO in its "
+                "environment, and audit the model with hockeystick.audit.invariance.",
+                stacklevel=5,
+            )
+            return
+
+
 def clipping_steps(run: Run, ranks: int, rho: float) -> int:
     """The grid steps that gradients are clipped to; the process that has the noise knows those of a clipping norm."""
     steps = [run.norm_steps]
@@ -225,8 +245,15 @@ def clipping_steps(run: Run, ranks: int, rho: float) -> int:
     return steps_within(steps[0], rho)
 
 
-def check_invariance(audit: Any, rows: int, grad_sample_mode: str) -> None:
-    """Raise for an audit of something else than the run, one that saw changes, and a rho out of range."""
+def check_invariance(audit: Any, rows: int, module: torch.nn.Module, grad_sample_mode: str) -> None:
+    """Raise for an audit of something else than the run, one that saw changes, and a rho out of range.
+
+    Without any of them, None, it warns where the processor of the model may need another environment.
+    """
+    if audit is None:
+        if all(parameter.device.type == "cpu" for parameter in module.parameters()):
+            warn_of_places()
+        return
     if isinstance(audit, int | float) and not isinstance(audit, bool) and 0.0 <= audit <= 1.0:
         return
     if not isinstance(audit, Invariance):
