@@ -59,7 +59,7 @@ class Noise(optax.GradientTransformationExtraArgs):
     ``jax.vmap``, ``jax.shard_map`` or ``jax.pmap``, are refused: one row would be added to several sums.
 
     Where the mechanism is exact, sums are whole numbers instead, numpy arrays of int64, as ``clipped_grad`` of an
-    execution plan and :func:`hockeystick.training.exact_sum` give them for :attr:`steps` grid steps in a clipping norm.
+    execution plan and :func:`hockeystick.training.exact_sum` give them for ``steps`` grid steps in a clipping norm.
     The noise is added in whole numbers, outside of compiled functions, and the result leaves in float32, divided.
 
     Args:
