@@ -47,7 +47,9 @@ class AllocatedEpochs:
     def __init__(
         self, noise_multiplier: float, bins: int, epochs: int, smallest_delta: float, *, compared: bool = False
     ) -> None:
-        self.single, self.epochs, self.smallest = MeanOfRatios(noise_multiplier, bins), epochs, smallest_delta
+        # Several epochs need lines of all octaves, and laws take less time than the longest of them.
+        self.single = MeanOfRatios(noise_multiplier, bins, narrow=epochs == 1)
+        self.epochs, self.smallest = epochs, smallest_delta
         self.compared = compared
         self.moments = MeanMoments(1.0 / noise_multiplier, bins, epochs)
         self._asked: dict[tuple[float, Direction], Sides | None] = {}

@@ -52,7 +52,7 @@ COMMON_RATE, FEW_BINS = DAMPING / WINDOW, 60
 """Lines of places from 1 on have at most this rate, and share the frequency where they end, unless bins are few."""
 SMALLEST_POWER = -28.0
 """Logarithm of |Lambda(s / t)|^t where frequencies end."""
-MOST_WORK, MOST_WORK_IF_NARROW = 8e7, 3e8
+MOST_WORK, MOST_WORK_IF_NARROW = 8e7, 8e7
 """Frequencies times nodes of a line with either window; what needs more is left to the laws."""
 PLACES_TOGETHER = 256
 """Places that are asked at once."""
@@ -107,14 +107,17 @@ class LaplaceLine:
 class MeanOfRatios:
     """The mean of the ratios of ``bins`` steps, of which one has the example.
 
+    Args:
+        narrow: whether narrow windows are tried where wide ones take too much work.
+
     >>> one_epoch = MeanOfRatios(1.0, 100)
     >>> lower, upper = one_epoch.sides(0.5, Direction.REMOVE)
     >>> upper / lower - 1.0 < 1e-6
     True
     """
 
-    def __init__(self, noise_multiplier: float, bins: int) -> None:
-        self.mu, self.bins = 1.0 / noise_multiplier, bins
+    def __init__(self, noise_multiplier: float, bins: int, *, narrow: bool = True) -> None:
+        self.mu, self.bins, self.narrow = 1.0 / noise_multiplier, bins, narrow
         self.in_reach = LEAST_NOISE <= noise_multiplier <= MOST_NOISE and 2 <= bins <= MOST_BINS
         self._lines: dict[int, LaplaceLine | None] = {}
         self._answers: dict[tuple[float, Direction], Sides | None] = {}
@@ -149,7 +152,8 @@ class MeanOfRatios:
         octave = self._octave(place)
         if octave not in self._lines:
             tries = [(WINDOW, MOST_WORK)] if self.in_reach else []
-            tries += [(NARROW_WINDOW, MOST_WORK_IF_NARROW)] if self.in_reach and octave > 0 else []
+            if self.in_reach and self.narrow and octave > 0:  # rates below would leave the range of doubles
+                tries += [(NARROW_WINDOW, MOST_WORK_IF_NARROW)]
             lines = (self._line(window * 2.0**octave, work) for window, work in tries)
             self._lines[octave] = next(filter(None, lines), None)
         return self._lines[octave]
