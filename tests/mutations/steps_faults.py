@@ -13,7 +13,7 @@ FAULTS = [
         "tests/pairs/test_truncated_steps.py",
     ),
     (
-        "src/hockeystick/accountants/direct.py",
+        "src/hockeystick/accountants/cut_batches.py",
         "opposed_law(weights, 2.0 * counts, counts,",
         "opposed_law(weights, counts, 0.0 * counts,",
         "what several examples push out of a batch is forgotten",

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from hockeystick import Mechanism, Poisson, bound
-from hockeystick.accountants.direct import ACCOUNTANT, ANGLES
+from hockeystick.accountants.cut_batches import ANGLES
+from hockeystick.accountants.direct import ACCOUNTANT
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.profile import law_delta
 from hockeystick.mechanism import Unit

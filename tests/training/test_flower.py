@@ -1,6 +1,7 @@
 """Flower's rounds on the cohorts, the clipping and the noise of a plan, with client apps in this process."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -149,7 +150,9 @@ def test_twenty_rounds_and_their_certificate(clients: int, tmp_path: Any) -> Non
 )
 def test_the_rounds_are_those_of_a_loop_by_hand(plan: hs.Mechanism) -> None:
     nodes = [2, 3, 5, 7, 11, 13]
-    result = strategy(plan).start(Room(nodes[::-1], towards), model())  # ids ascending by default
+    known = getattr(plan.sampler, "num_examples", None)  # ids ascending where the plan says how many
+    clients = nodes if known is None else None
+    result = strategy(plan, clients=clients).start(Room(nodes[::-1], towards), model())
     exact = by_hand(plan, nodes, towards)
     np.testing.assert_allclose(numbers(result.arrays), exact, rtol=0.0 if plan.exact else 1e-12, atol=0.0)
 
@@ -176,16 +179,93 @@ def test_no_update_moves_the_model_by_more_than_the_clipping_norm() -> None:
         assert np.linalg.norm(after(node, size) - after(node, 0.0)) == pytest.approx(moved, abs=1e-6)
 
 
-def test_a_run_that_was_saved_goes_on_with_the_same_numbers(tmp_path: Any) -> None:
-    nodes, plan = list(range(1, 7)), mechanism(strategy=hs.BandedSquareRoot(bands=3))
-    first, room = strategy(plan, clients=nodes), Room(nodes, towards)
-    half = first.start(room, model(), num_rounds=9)
-    first.save(tmp_path / "run.state")
-    second = hs.flower.Strategy(plan, clip_norm=CLIP_NORM, clients=nodes)
-    second.load(tmp_path / "run.state")
-    whole = strategy(plan, clients=nodes).start(room, model())
-    np.testing.assert_array_equal(numbers(second.start(room, half.arrays).arrays), numbers(whole.arrays))
-    assert second.run.resumed == 1
+class CrashError(Exception):
+    """What a server that dies does to its round."""
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("round_", [1, 4, 12])
+def test_a_run_that_died_goes_on_with_the_same_numbers(round_: int, where: str, tmp_path: Any) -> None:
+    """In the middle of a round, or when its model was just released; answers after it are others, as of stragglers."""
+    nodes = list(range(1, 7))
+    plan = mechanism(hs.Poisson(sampling_prob=0.4, steps=12), strategy=hs.BandedSquareRoot(bands=3))
+    whole = strategy(plan, clients=nodes).start(Room(nodes, towards), model())
+    released: list[np.ndarray] = []
+
+    def dies(number: int, arrays: ArrayRecord) -> None:
+        released.append(numbers(arrays))
+        if where == "after" and number == round_:
+            raise CrashError
+
+    class Dying(Room):
+        def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+            replies = super().send_and_receive(messages, timeout=timeout)
+            if where == "before" and len(self.asked) == 2 * round_ - 1:
+                raise CrashError
+            return replies
+
+    path = tmp_path / "run.checkpoint"
+    with pytest.raises(CrashError):
+        strategy(plan, clients=nodes, checkpoint=path).start(Dying(nodes, towards), model(), evaluate_fn=dies)
+    again = hs.flower.Strategy(plan, clip_norm=CLIP_NORM, clients=nodes, checkpoint=path, rng=np.random.default_rng(3))
+    seen: list[int] = []
+    result = again.start(Room(nodes, towards), model(), evaluate_fn=lambda number, arrays: seen.append(number))
+    np.testing.assert_array_equal(numbers(result.arrays), numbers(whole.arrays))
+    resumed = path.exists() and again.run.resumed
+    assert resumed == (0 if (round_, where) == (1, "before") else 1)
+    assert seen[-1:] == ([12] if again.run.steps > round_ or where == "before" else seen[-1:])
+    assert again.run.remaining == 0
+
+
+def test_a_checkpoint_of_other_clients_or_another_model_is_refused(tmp_path: Any) -> None:
+    nodes, path = list(range(1, 7)), tmp_path / "run.checkpoint"
+    strategy(mechanism(), clients=nodes, checkpoint=path).start(Room(nodes, towards), model(), num_rounds=2)
+    other = ArrayRecord({"weights": Array(np.zeros((2, 3))), "bias": Array(np.zeros(2))})
+    for says, clients, arrays in (("of other clients", nodes[::-1], model()), ("of other names", nodes, other)):
+        with pytest.raises(InvalidInputError, match=says):
+            strategy(mechanism(), clients=clients, checkpoint=path).start(Room(nodes, towards), arrays)
+
+
+class Strange(Room):
+    """Nodes 1 to 4 answer with other shapes, damaged bytes, two records and twice; Flower answers for 5."""
+
+    def replies(self, message: Message) -> list[Message]:
+        node = message.metadata.dst_node_id
+        replies = super().replies(message)
+        if node == 1:
+            replies = [
+                Message(content=RecordDict({"arrays": ArrayRecord({"bias": Array(np.ones(2))})}), reply_to=message)
+            ]
+        if node == 2:
+            replies[0].content["arrays"]["bias"].data = b"no array"
+        if node == 3:
+            replies[0].content["more"] = ArrayRecord({"bias": Array(np.ones(2))})
+        if node == 5:
+            replies = [Message(error=Error(code=1, reason="unavailable"), reply_to=message)]
+            replies[0].metadata.__dict__["_src_node_id"] = 1
+        return replies * 2 if node == 4 else replies
+
+
+def test_strange_answers_are_zeros_or_left_out() -> None:
+    """But for the first round, in which a mistake of all clients is an error."""
+    nodes = list(range(1, 9))
+    plan = hs.Mechanism(sampler=hs.Deterministic(bins=1, epochs=2), noise_multiplier=2.0)
+    result = strategy(plan, clients=nodes).start(Strange(nodes, towards), model())
+    np.testing.assert_allclose(numbers(result.arrays), by_hand(plan, nodes, towards, absent=[1, 2, 3, 5]), rtol=1e-12)
+
+
+def test_a_client_that_writes_into_what_it_got_changes_its_own_update_alone() -> None:
+    """Client apps in one process may have got the server's own arrays."""
+
+    class Writing(Room):
+        def train(self, message: Message, context: Context) -> Message:
+            reply = super().train(message, context)
+            message.content["arrays"]["bias"] = Array(np.full(2, 1e6))
+            return reply
+
+    nodes = [1, 2, 3]
+    result = strategy(mechanism(), clients=nodes).start(Writing(nodes, towards), model())
+    assert np.linalg.norm(numbers(result.arrays)) < 100.0
 
 
 def test_a_step_of_the_server_and_a_plan_with_a_target() -> None:
@@ -203,12 +283,9 @@ def test_a_step_of_the_server_and_a_plan_with_a_target() -> None:
     assert rounds.certificate().epsilon.upper <= 3.0
 
 
-class Doubled(Room):
-    def replies(self, message: Message) -> list[Message]:
-        return super().replies(message) * 2
-
-
 class Misshapen(Room):
+    """No client answers with the names of the model."""
+
     def replies(self, message: Message) -> list[Message]:
         wrong = ArrayRecord({"weights": Array(np.zeros(3))})
         return [Message(content=RecordDict({"arrays": wrong}), reply_to=message)]
@@ -217,6 +294,7 @@ class Misshapen(Room):
 def test_what_cannot_be_is_one_sentence() -> None:
     plan, room = mechanism(), Room([1, 2, 3], towards)
     everyone = hs.Mechanism(sampler=hs.Deterministic(bins=1, epochs=2), noise_multiplier=2.0)
+    three = partial(strategy, clients=[1, 2, 3])
     six = mechanism(hs.FixedSize(batch_size=3, num_examples=6, steps=8))
     whole = ArrayRecord({"counter": Array(np.zeros(2, np.int64))})
     wrong: list[tuple[str, Callable[[], Any]]] = [
@@ -224,11 +302,11 @@ def test_what_cannot_be_is_one_sentence() -> None:
         ("must be a Plan or a Mechanism", lambda: hs.flower.Strategy(None, clip_norm=1.0)),
         ("must name every node once", lambda: strategy(plan, clients=[1, 1])),
         ("as many as the plan has examples, 6", lambda: strategy(six, join_seconds=0.0).start(room, model())),
-        ("must be at most the 20 rounds", lambda: strategy(plan).start(room, model(), num_rounds=21)),
-        ("must hold floating-point numbers", lambda: strategy(plan).start(room, whole)),
-        ("answered in round 1 twice", lambda: strategy(everyone).start(Doubled([1, 2, 3], towards), model())),
-        ("names and shapes of the model's", lambda: strategy(everyone).start(Misshapen([1, 2, 3], towards), model())),
-        ("no round to aggregate", lambda: strategy(plan).aggregate_train(1, [])),
+        ("must be at most the 20 rounds", lambda: three(plan).start(room, model(), num_rounds=21)),
+        ("must hold floating-point numbers", lambda: three(plan).start(room, whole)),
+        ("'clients' argument has to be given", lambda: strategy(plan)),
+        ("names and shapes of the model's", lambda: three(everyone).start(Misshapen([1, 2, 3], towards), model())),
+        ("no round to aggregate", lambda: three(plan).aggregate_train(1, [])),
     ]
     for says, call in wrong:
         with pytest.raises(InvalidInputError, match=says) as refused:

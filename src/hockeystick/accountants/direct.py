@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import log2, pi, sqrt
+from math import log2, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hockeystick.accountants import deletion
+from hockeystick.accountants import cut_batches, deletion
 from hockeystick.accountants.base import Accountant, Analysis, LawAnalysis
 from hockeystick.bounds import Profile
 from hockeystick.laws.allocated_epochs import allocated_epochs
@@ -29,7 +29,7 @@ from hockeystick.laws.contours import Profiles, Sides, profiles_of_steps
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.hidden_visits import HiddenVisits
 from hockeystick.laws.law import FAR, MAX_RATIO, ORDINARY, Law, Units, point_mass_at_one
-from hockeystick.laws.operations import average, compose, mix, power, thin, visits, weighted
+from hockeystick.laws.operations import average, compose, power, thin, visits, weighted
 from hockeystick.laws.profile import law_delta, law_profiles
 from hockeystick.laws.rare_steps import rare_steps
 from hockeystick.pairs.averaged_steps import AveragedSteps
@@ -50,10 +50,6 @@ FAR_BELOW = 1e-3
 """Deltas below this share of the smallest that matters are bounded roughly, by moments, where no contour answers."""
 BY_TRANSFORMS = 0.1
 """About the seconds of bounds by transforms, the few among them that need laws included."""
-ANGLES = (0.0, 0.25 * pi, 0.4 * pi, 0.45 * pi)
-"""Of the example's gradient to what the others' is not, in datasets whose batches are cut."""
-NOISE_OF_RAYS = 50.0
-"""Under more noise nobody sees by how much a batch is cut."""
 LOOK = 8
 """Nodes for each unit of score of the law that is looked at to see what ordinary units cut off."""
 
@@ -107,37 +103,6 @@ def mixture_steps_law(pair: MixtureSteps, side: Side, settings: Settings) -> Law
         part = power(law, count, resolution, tick=tick)
         whole = part if whole is None else compose(whole, part, resolution, tick=tick)
     return point_mass_at_one(side) if whole is None else whole
-
-
-def truncated_steps_laws(pair: TruncatedSteps, side: Side, settings: Settings) -> Sequence[Law]:
-    """The laws of Poisson steps with batches that are cut (docs/theory/truncated-steps.md).
-
-    From above, whether steps are tight or crowded is revealed. From below, the others have no gradients; or all of them
-    one, where it can matter that the example pushes others out.
-    """
-    from hockeystick.laws.displacement import ray_step, tight_step
-    from hockeystick.laws.opposed import opposed_law
-
-    resolution, tick, crowding = settings.resolution, settings.deadline.tick, pair.crowding
-    one = pair.displacement if pair.examples == 1 else None
-    if side is Side.LOWER:
-        steps = [_step_law(crowding.attained, pair.noise_multiplier, side, resolution)]
-        pushed = pair.steps * crowding.crowded * crowding.survivors[1]
-        if one and pushed > resolution.smallest_delta and pair.noise_multiplier <= NOISE_OF_RAYS:
-            steps += [ray_step(one, pair.noise_multiplier, angle, resolution) for angle in ANGLES]
-        return [power(step, pair.steps, resolution, tick=tick) for step in steps]
-    roomy = _step_law(binomial_step(pair.examples, pair.sampling_prob, 1.0, 1), pair.noise_multiplier, side, resolution)
-    if one:
-        tight = one.empty + one.taken + one.placed
-        parts, chances = [roomy, tight_step(one, pair.noise_multiplier, resolution)], [one.loose, tight]
-    else:
-        counts = np.arange(len(crowding.survivors), dtype=np.float64)
-        weights = np.array(crowding.survivors)
-        crowded = opposed_law(weights, 2.0 * counts, counts, pair.noise_multiplier, resolution, error=crowding.error)
-        parts, chances = [roomy, crowded], [crowding.roomy, crowding.crowded]
-    step = mix(parts, chances, resolution)
-    step = replace(step, mass_error=step.mass_error + 4.0 * crowding.error)
-    return [power(step, pair.steps, resolution, tick=tick)]
 
 
 def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law:
@@ -426,7 +391,7 @@ ACCOUNTANT = Accountant(
         PlacedCopies: _worst_of(_alone(placed_copies_law)),
         SecretGroups: _worst_of(_alone_in_reach(secret_groups_law)),
         SubsetMixture: _worst_of(_subset_laws),
-        TruncatedSteps: _worst_of(truncated_steps_laws),
+        TruncatedSteps: cut_batches.profiles,
         **deletion.analyses(_worst_of(_subset_laws)),
     },
     laws={
@@ -435,7 +400,7 @@ ACCOUNTANT = Accountant(
         MixtureSteps: _alone(mixture_steps_law),
         SecretGroups: _alone_in_reach(secret_groups_law),
         SubsetMixture: _single_laws,
-        TruncatedSteps: truncated_steps_laws,
+        TruncatedSteps: cut_batches.laws,
         **deletion.laws(_single_laws),
     },
     refusal=deletion.refusal(_refusal),

@@ -77,6 +77,11 @@ class Engine:
         return ()
 
     @property
+    def also_asserted(self) -> tuple[str, ...]:
+        """Promises that runs of this framework need beside those of every run."""
+        return ()
+
+    @property
     def rho(self) -> float | None:
         """How much of the clipping norm other examples' whole numbers may change by; None where nothing was stated."""
         return None
@@ -220,5 +225,6 @@ class Engine:
             certificate,
             stopped_without_looking=stopped_without_looking,
             also_checked=self.also_checked,
+            also_asserted=self.also_asserted,
             rho=self.rho,
         )

@@ -42,6 +42,10 @@ MEANINGS = SAMPLING | {
     ),
     "noise_is_added": "The noise of every step was added to the sum of the clipped gradients of its batch.",
     "public_normaliser": "Noisy sums were divided by a number that does not depend on the batches.",
+    "absent_clients": (
+        "A client of a batch that gave no update counted as an update of zeros, and whether it gave one depended on no "
+        "other client's data."
+    ),
     "same_data": "An index meant the same example in every step.",
     "secrecy": "The state of the run, and which examples were in which batch, were kept secret.",
     "random_numbers": "The generators of the batches and of the noise are as good as random.",
@@ -77,7 +81,7 @@ ABOUT = {
     "batches": (
         *("steps_in_order", "number_of_examples", "examples_of_the_batch", "batches_in_step"),
         *SAMPLING,
-        *("same_data", "repeated_steps_repeat"),
+        *("absent_clients", "same_data", "repeated_steps_repeat"),
     ),
     "noise": (
         *("one_noise_row_a_step", "noise_is_added", "clipping", "norms", "clipping_norm", "finite_gradients"),

@@ -325,6 +325,7 @@ class Run:
         *,
         stopped_without_looking: bool = False,
         also_checked: tuple[str, ...] = (),
+        also_asserted: tuple[str, ...] = (),
         rho: float | None = None,
     ) -> RunRecord:
         """What was executed, checked, taken on trust or violated, together with the certificate that covers it.
@@ -334,7 +335,8 @@ class Run:
                 a record without one. A run with a violation has none, whatever is given.
             stopped_without_looking: the caller's word that the number of steps depends on neither the data nor
                 anything that was trained on them.
-            also_checked: promises that the caller's framework checked, of those that are otherwise taken on trust.
+            also_checked, also_asserted: promises that the caller's framework checked, of those that are otherwise taken
+                on trust, and that it needs beside those of every run.
             rho: of exact sums whose integers change with other examples, by at most this part of the clipping norm, all
                 together; gradients were clipped to :func:`hockeystick.training.steps_within` of ``norm_steps``.
 
@@ -345,16 +347,15 @@ class Run:
             check_early_stop(certificate, self.executed(), stopped_without_looking)
         checked = ["steps_in_order", "one_noise_row_a_step", "number_of_examples"]
         checked += [*self._promises.meanings, *also_checked]
-        asserted = ["clipping", "norms", "noise_is_added", "public_normaliser"]
-        asserted += ["same_data", "secrecy", "random_numbers"]
+        asserted = ["clipping", "norms", "noise_is_added", "public_normaliser", "same_data", "secrecy"]
+        asserted += ["random_numbers", *also_asserted]
         if self._mechanism.exact:
             asserted += [*EXACTLY, "batch_invariance" if rho is None else "change_of_others"]
         (checked if self._by_examples else asserted).append("examples_of_the_batch")
         if not self._by_examples:
             asserted.append("batches_in_step")
         if self._noise is None:
-            checked.remove("one_noise_row_a_step")
-            asserted.append("one_noise_row_a_step")
+            asserted.append(checked.pop(checked.index("one_noise_row_a_step")))
         if self._resumed:
             asserted.append("repeated_steps_repeat")
         if stopped_without_looking:
