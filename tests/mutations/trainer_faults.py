@@ -233,4 +233,18 @@ FAULTS = [
         "each of several processes trains a model of its own, and says that it is one run",
         "tests/training/test_distributed.py::test_what_would_not_be_one_run_is_refused",
     ),
+    (
+        "training/huggingface/independence.py",
+        "if self.crowd is not None:",
+        "if False:",
+        "what two examples do not show passes the trial",
+        "tests/training/test_huggingface_crowds.py",
+    ),
+    (
+        "training/huggingface/independence.py",
+        "        if count != 1:",
+        "        if count > 1:",
+        "an example without a row passes the trial",
+        "tests/training/test_huggingface_crowds.py",
+    ),
 ]

@@ -55,7 +55,7 @@ KINDS = (
     Kind("scaler.pt", Cover.NOT_COVERED, "depends on gradients without noise"),
     Kind("training_args.bin", Cover.SETTINGS, SETUP),
     Kind("*config.json", Cover.SETTINGS, SETUP),
-    Kind("README.md", Cover.SETTINGS, "the model card; not covered if you put losses of training into it"),
+    Kind("README.md", Cover.NOT_COVERED, "the model card, in which transformers writes the losses of training"),
     Kind("tokenizer*", Cover.SETTINGS, TOKENS),
     Kind("special_tokens_map.json", Cover.SETTINGS, TOKENS),
     Kind("vocab*", Cover.SETTINGS, TOKENS),

@@ -1,4 +1,4 @@
-"""Whether the loss and the gradient of an example depend on the examples beside it, tried on two of them.
+"""Whether the loss and the gradient of an example depend on the examples beside it, tried on a few of them.
 
 Clipping bounds what an example adds only if its gradient is its own. What makes it depend on others has many names (a
 loss divided by the tokens of the batch, in-batch negatives, a balancing loss over experts, layers that look at whole
@@ -6,9 +6,9 @@ batches, caches), so none of them is looked for. Before the first step, the loss
 computed by torch's autograd, each alone, and then for both in one batch by what the training uses: the collator, the
 loss and the per-sample gradients of the engine. They have to agree to a tolerance, and in the batch of both no loss may
 have a derivative by the other example, however small (``derivatives.py``). Dropout is left out, as its masks are drawn
-by the place in the batch.
+by the place in the batch. Losses alone are also compared in a physical batch of more examples, in several orders.
 
-Agreement on two examples, with the weights of the beginning, is no proof. See ``docs/theory/runs.md``.
+Agreement on a few examples, with the weights of the beginning, is no proof. See ``docs/theory/runs.md``.
 """
 
 import math
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from hockeystick.errors import UnsupportedError
+from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.huggingface.derivatives import dependence, dependence_of_mean
 from hockeystick.training.huggingface.private_names import figures_kept
 from hockeystick.training.torch.guards import WIDE, parts_of
@@ -37,7 +37,9 @@ LOOKED_AT = 16
 """Examples among which the shortest and the longest are the two, so that one of them is padded."""
 
 OTHERS = 6
-"""Examples that take turns beside two, where losses are not known by example."""
+"""Examples that take turns beside two, where losses are not known by example; or that are in a crowd with them."""
+CROWDS = 4
+"""Times that a crowd is collated, in other orders: collators may draw random numbers."""
 MOVES = 2
 """Times that losses which are not known by example are tried with weights that were moved."""
 SPREAD = 0.1
@@ -107,6 +109,25 @@ class Independence:
                 if by_example
                 else self._mean_depends(others)
             )
+            self.crowd = self._crowd_depends(others) if by_example and self.dependence is None else None
+
+    def _crowd_depends(self, others: Sequence[Any]) -> str | None:
+        """Losses of as many examples as a physical batch has, up to all that are given, beside their losses alone.
+
+        Two examples are too few for what sorts, counts or draws: a permutation of two often changes nothing.
+        """
+        size = min(self.trainer.given.per_device_train_batch_size, 2 + len(others))
+        crowd = [self.examples[0], *others[: max(size - 2, 0)], self.examples[-1]]
+        with torch.no_grad():
+            alone = [float(self.compute([example])) for example in crowd]
+            for turn in range(CROWDS):
+                order = [*range(turn, len(crowd)), *range(turn)] if turn < len(crowd) else [*range(len(crowd))]
+                losses = self._losses_of([crowd[at] for at in order])
+                for at, loss in zip(order, [] if losses is None else losses.tolist(), strict=False):
+                    change = abs(loss - alone[at]) / max(abs(alone[at]), SMALL)
+                    if not change <= self.tolerance:
+                        return f"the loss of one changes by {change:.2g} of it in a batch of {len(crowd)}"
+        return None
 
     def _mean_depends(self, others: Sequence[Any]) -> str | None:
         rows = self.trainer.example_rows.most
@@ -161,6 +182,8 @@ class Independence:
         for move, alone in enumerate(self.alone):
             with self._quietly(), self._moved(move):
                 self._compare(alone, optimizer)
+        if self.crowd is not None:
+            raise UnsupportedError(f"{RULE}, but {self.crowd}: the loss or the collator mixes them.")
 
     def _compare(self, alone: Alone, optimizer: Any) -> None:
         loss = self.compute(list(self.examples))
@@ -290,6 +313,20 @@ class Independence:
         devices = sorted({p.device for p in self.model.parameters() if p.device.type == "cuda"}, key=str)
         with figures_kept(self.trainer), torch.random.fork_rng(devices), without_dropout(), torch.enable_grad():
             yield
+
+
+def check_rows(rows: Any, collate: Callable[[list[Any]], Any], dataset: Any) -> None:
+    """Raise InvalidInputError where one of the first examples makes no row, or those of several.
+
+    A batch in which one makes none and another two has the right number of rows.
+    """
+    for at in range(min(len(dataset), LOOKED_AT)):
+        count = rows.examples_in(collate([dataset[at]]))
+        if count != 1:
+            raise InvalidInputError(
+                f"The 'data_collator' must give a row for each example. Got {count} for example {at}; to train on "
+                "packed texts, make each pack an example of the dataset, which is then what is protected."
+            )
 
 
 def some_of(dataset: Any) -> tuple[list[Any], list[Any]]:

@@ -28,7 +28,7 @@ from hockeystick.training.huggingface.arguments import (
 )
 from hockeystick.training.huggingface.artefacts import Artefacts, artefacts_in
 from hockeystick.training.huggingface.exact import WholeBatches, check_mode, without_random_numbers
-from hockeystick.training.huggingface.independence import Independence, some_of
+from hockeystick.training.huggingface.independence import Independence, check_rows, some_of
 from hockeystick.training.huggingface.losses import ExampleLosses, check_own_loss, checked, losses_of
 from hockeystick.training.huggingface.preparation import in_order, numbered
 from hockeystick.training.huggingface.private_names import check_names, keep_from_accelerate
@@ -253,6 +253,7 @@ class Trainer(transformers.Trainer):
         self._check_lengths()
         batch = plain.collate_fn([plain.dataset[0]])
         self.example_rows = Rows(batch)
+        check_rows(self.example_rows, plain.collate_fn, plain.dataset)
         check_own_loss(
             self._base().__name__,
             has_losses_by_example=bool(self._labels_in(batch)),
