@@ -124,9 +124,9 @@ class Independence:
                 order = [*range(turn, len(crowd)), *range(turn)] if turn < len(crowd) else [*range(len(crowd))]
                 losses = self._losses_of([crowd[at] for at in order])
                 for at, loss in zip(order, [] if losses is None else losses.tolist(), strict=False):
-                    change = abs(loss - alone[at]) / max(abs(alone[at]), SMALL)
-                    if not change <= self.tolerance:
-                        return f"the loss of one changes by {change:.2g} of it in a batch of {len(crowd)}"
+                    differs = abs(loss - alone[at]) / max(abs(alone[at]), SMALL)
+                    if not differs <= self.tolerance:
+                        return f"the loss of one changes by {differs:.2g} of it in a batch of {len(crowd)}"
         return None
 
     def _mean_depends(self, others: Sequence[Any]) -> str | None:
