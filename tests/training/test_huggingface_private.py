@@ -285,7 +285,7 @@ def test_preparation_that_does_not_keep_examples_and_their_order_is_refused(how,
         def __init__(self, *, train_dataset, **options):
             super().__init__(train_dataset=PREPARATIONS[how](train_dataset), **options)
 
-    data = Table([one | {"number": 1} for one in sentences()])
+    data = Table([sentence | {"number": 1} for sentence in sentences()])
     if how == "kept":
         made = pairs(Prepares, data=data, data_collator=None)
         assert set(made.train_dataset.column_names) == {"input_ids", "labels", "number"}
@@ -298,8 +298,9 @@ def test_evaluation_on_the_training_data_after_it_is_refused(trainer):
     data = sentences()
     made = trainer(data=data)
     for evaluated in (data, torch.utils.data.Subset(data, [0])):
-        with pytest.raises(InvalidInputError, match="'eval_dataset' argument must not be the training data"):
-            made.evaluate(evaluated)
+        for look, name in ((made.evaluate, "eval_dataset"), (made.predict, "test_dataset")):
+            with pytest.raises(InvalidInputError, match=f"'{name}' argument must not be the training data"):
+                look(evaluated)
 
 
 def test_artefacts_are_listed_each_with_whether_it_is_covered(trainer, tmp_path):

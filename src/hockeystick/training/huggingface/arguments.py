@@ -130,11 +130,11 @@ def check_precision(given: Any, grad_sample_mode: str) -> None:
         )
 
 
-def check_evaluation(evaluated: Any, trained: Any) -> None:
+def check_evaluation(evaluated: Any, trained: Any, name: str = "eval_dataset") -> None:
     """Raise InvalidInputError for an evaluation on the training data, whose losses have no noise."""
     sets = list(evaluated.values()) if isinstance(evaluated, dict) else [evaluated]
     if trained is not None and any(trained is data or trained is getattr(data, "dataset", None) for data in sets):
         raise InvalidInputError(
-            "The 'eval_dataset' argument must not be the training data, or a part of them: losses on them, and what is "
+            f"The {name!r} argument must not be the training data, or a part of them: losses on them, and what is "
             "chosen by these, are released without noise."
         )

@@ -217,6 +217,11 @@ class Trainer(transformers.Trainer):
         check_evaluation(eval_dataset, self._given_data)
         return super().get_eval_dataloader(eval_dataset)
 
+    def get_test_dataloader(self, test_dataset: Any) -> Any:
+        """As transformers has it, for ``predict``; raises as :meth:`get_eval_dataloader`."""
+        check_evaluation(test_dataset, self._given_data, "test_dataset")
+        return super().get_test_dataloader(test_dataset)
+
     def create_optimizer(self, model: Any = None) -> Any:
         """The optimizer of the run."""
         del model
