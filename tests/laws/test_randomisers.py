@@ -153,7 +153,12 @@ def test_what_cannot_be_is_one_sentence() -> None:
         ("'epsilon'", lambda: pure_law(-1.0, Side.UPPER)),
         ("'noise_multiplier'", lambda: laplace_law(0.0, Side.UPPER, FINE)),
         ("'noise_multiplier'", lambda: discrete_gaussian_law(0.1, Side.UPPER)),
-        ("'participations'", lambda: allocated(law, 3, FINE, participations=4)),
+        ("'participations' argument must be at most", lambda: allocated(law, 3, FINE, participations=4)),
+        ("'steps' argument must be a whole number", lambda: allocated(law, 2.5, FINE)),  # type: ignore[arg-type]
+        ("'epochs' argument must be a whole number", lambda: allocated(law, 3, FINE, epochs=0)),
+        ("'epsilon' field must be a number", lambda: pure_law("1", Side.UPPER)),  # type: ignore[arg-type]
+        ("'without' field must be a number", lambda: finite_law([1], ["a"], Side.UPPER)),  # type: ignore[list-item]
+        ("'epsilon' argument must be from 0", lambda: pure_law(float("nan"), Side.UPPER)),
     ]
     for says, call in wrong:
         with pytest.raises(InvalidInputError, match=says):

@@ -11,12 +11,12 @@ from math import pi
 
 import numpy as np
 
+from hockeystick.accountants.step_laws import step_law
 from hockeystick.bounds import Profile
 from hockeystick.laws.law import Law
 from hockeystick.laws.operations import mix, power
 from hockeystick.laws.profile import law_profiles, smallest_epsilon
 from hockeystick.pairs.binomial_steps import binomial_step
-from hockeystick.pairs.mixture_steps import MixtureStep
 from hockeystick.pairs.truncated_steps import TruncatedSteps
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
@@ -47,19 +47,6 @@ def laws(pair: TruncatedSteps, side: Side, settings: Settings) -> Sequence[Law]:
     return [min(_from_above(pair, settings), key=epsilon)]
 
 
-def _step_law(step: MixtureStep, noise_multiplier: float, side: Side, settings: Settings) -> Law:
-    from hockeystick.laws.mixtures import any_mixture_law
-
-    return any_mixture_law(
-        np.array(step.probabilities),
-        np.array(step.sensitivities),
-        noise_multiplier,
-        side,
-        settings.resolution,
-        probability_error=step.probability_error,
-    )
-
-
 def _from_above(pair: TruncatedSteps, settings: Settings) -> list[Law]:
     """Which steps are crowded is released; for one example, or which are tight."""
     from hockeystick.laws.displacement import tight_step
@@ -71,7 +58,7 @@ def _from_above(pair: TruncatedSteps, settings: Settings) -> list[Law]:
         pair.crowding,
         pair.noise_multiplier,
     )
-    roomy = _step_law(binomial_step(pair.examples, pair.sampling_prob, 1.0, 1), noise, Side.UPPER, settings)
+    roomy = step_law(binomial_step(pair.examples, pair.sampling_prob, 1.0, 1), noise, Side.UPPER, resolution)
     counts, weights = np.arange(len(crowding.survivors), dtype=np.float64), np.array(crowding.survivors)
     crowded = opposed_law(weights, 2.0 * counts, counts, noise, resolution, error=crowding.error)
     steps = [mix([roomy, crowded], [crowding.roomy, crowding.crowded], resolution)]
@@ -88,7 +75,7 @@ def _from_below(pair: TruncatedSteps, settings: Settings) -> list[Law]:
     from hockeystick.laws.displacement import ray_step
 
     crowding, resolution = pair.crowding, settings.resolution
-    steps = [_step_law(crowding.attained, pair.noise_multiplier, Side.LOWER, settings)]
+    steps = [step_law(crowding.attained, pair.noise_multiplier, Side.LOWER, resolution)]
     pushed = pair.steps * crowding.crowded * crowding.survivors[1]
     if pair.examples == 1 and pushed > resolution.smallest_delta and pair.noise_multiplier <= NOISE_OF_RAYS:
         steps += [ray_step(pair.displacement, pair.noise_multiplier, angle, resolution) for angle in ANGLES]

@@ -18,10 +18,9 @@ from functools import cache, partial
 from math import log2, sqrt
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from hockeystick.accountants import cut_batches, deletion
 from hockeystick.accountants.base import Accountant, Analysis, LawAnalysis
+from hockeystick.accountants.step_laws import step_law
 from hockeystick.bounds import Profile
 from hockeystick.laws.allocated_epochs import allocated_epochs
 from hockeystick.laws.comonotone import comonotone
@@ -36,7 +35,7 @@ from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.binomial_steps import binomial_step
 from hockeystick.pairs.independent_steps import IndependentSteps
-from hockeystick.pairs.mixture_steps import MixtureStep, MixtureSteps
+from hockeystick.pairs.mixture_steps import MixtureSteps
 from hockeystick.pairs.occupancy import PlacedCopies
 from hockeystick.pairs.secret_groups import SecretGroups
 from hockeystick.pairs.subset_mixture import SubsetMixture
@@ -99,7 +98,7 @@ def mixture_steps_law(pair: MixtureSteps, side: Side, settings: Settings) -> Law
     resolution, tick = settings.resolution, settings.deadline.tick
     whole: Law | None = None
     for step, count in pair.distinct_steps.items():
-        law = _step_law(step, pair.noise_multiplier, side, resolution)
+        law = step_law(step, pair.noise_multiplier, side, resolution)
         part = power(law, count, resolution, tick=tick)
         whole = part if whole is None else compose(whole, part, resolution, tick=tick)
     return point_mass_at_one(side) if whole is None else whole
@@ -124,7 +123,7 @@ def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law
             else:
                 step = binomial_step(examples, pair.sampling_prob, 1.0, 1)
                 law = power(
-                    _step_law(step, pair.noise_multiplier, side, resolution), pair.replays, resolution, tick=tick
+                    step_law(step, pair.noise_multiplier, side, resolution), pair.replays, resolution, tick=tick
                 )
             blocks[examples, size] = average(law, size, resolution, tick=tick)
         return blocks[examples, size]
@@ -140,20 +139,6 @@ def placed_copies_law(pair: PlacedCopies, side: Side, settings: Settings) -> Law
         laws.append(law)
     epoch = comonotone(laws, list(pair.patterns.values()), resolution, tick=tick)
     return power(epoch, pair.epochs, resolution, tick=tick)
-
-
-def _step_law(step: MixtureStep, noise_multiplier: float, side: Side, resolution: Resolution) -> Law:
-    """The law of one step that is a mixture of Gaussians, of the asked side."""
-    from hockeystick.laws.mixtures import any_mixture_law
-
-    return any_mixture_law(
-        np.array(step.probabilities),
-        np.array(step.sensitivities),
-        noise_multiplier,
-        side,
-        resolution,
-        probability_error=step.probability_error,
-    )
 
 
 def _in_reach(laws_of: Callable[[Any, Side, Settings, Units], Sequence[Law]]) -> LawAnalysis:

@@ -21,6 +21,7 @@ from hockeystick.laws.dots import law_from_dots
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Law, lower_law
 from hockeystick.laws.operations import average, power, visits
+from hockeystick.spec import real_number
 from hockeystick.types import Side
 
 LARGEST_EPSILON = 250.0
@@ -73,7 +74,7 @@ def finite_law(with_example: Sequence[float], without: Sequence[float], side: Si
 
 
 def _shares(name: str, weights: Sequence[float]) -> list[Fraction]:
-    values = [float(weight) for weight in weights]
+    values = [real_number(name, weight) for weight in weights]
     if not values or not all(0.0 <= value < float("inf") for value in values) or not any(values):
         raise InvalidInputError(
             f"The {name!r} argument must be weights of answers, non-negative and finite, not all 0. "
@@ -173,10 +174,14 @@ def allocated(
 
     Cost: O(log(steps)) projections of O(nodes^2) each. Source: feldman-shenfeld-2025, Lemmas 3.11 and 4.2.
     """
-    if not 1 <= participations <= steps or epochs < 1:
+    for name, value in (("steps", steps), ("participations", participations), ("epochs", epochs)):
+        if real_number(name, value) % 1.0 or value < 1:
+            raise InvalidInputError(
+                f"The {name!r} argument must be a whole number of at least 1. Got {shortened(value)} instead."
+            )
+    if participations > steps:
         raise InvalidInputError(
-            "The 'participations' argument must be from 1 to 'steps', and 'epochs' at least 1. "
-            f"Got {participations!r} of {steps!r} in {epochs!r} epochs instead."
+            f"The 'participations' argument must be at most 'steps', {steps}. Got {participations} instead."
         )
     if step.side is Side.LOWER:
         return power(average(step, steps, resolution), epochs, resolution)
@@ -184,7 +189,7 @@ def allocated(
 
 
 def _expect(name: str, value: float, least: float, most: float = LARGEST_EPSILON) -> None:
-    if not least <= value <= most:
+    if not least <= real_number(name, value) <= most:
         raise InvalidInputError(
             f"The {name!r} argument must be from {least:g} to {most:g}. Got {shortened(value)} instead."
         )
