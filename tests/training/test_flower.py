@@ -217,6 +217,15 @@ def test_a_run_that_died_goes_on_with_the_same_numbers(round_: int, where: str, 
     assert again.run.remaining == 0
 
 
+def test_rounds_in_two_parts_are_those_of_one() -> None:
+    """The second part begins with the model that it is given, which is that of the first."""
+    nodes = [1, 2, 3, 4]
+    parts = strategy(mechanism(), clients=nodes)
+    half = parts.start(Room(nodes, towards), model(), num_rounds=9)
+    whole = strategy(mechanism(), clients=nodes).start(Room(nodes, towards), model())
+    np.testing.assert_array_equal(numbers(parts.start(Room(nodes, towards), half.arrays).arrays), numbers(whole.arrays))
+
+
 def test_a_checkpoint_of_other_clients_or_another_model_is_refused(tmp_path: Any) -> None:
     nodes, path = list(range(1, 7)), tmp_path / "run.checkpoint"
     strategy(mechanism(), clients=nodes, checkpoint=path).start(Room(nodes, towards), model(), num_rounds=2)

@@ -122,6 +122,7 @@ class Strategy(Engine, FlowerStrategy):
         self._clients = [] if clients is None else self._population([int(client) for client in clients])
         self._layout: Layout | None = None
         self._model: Reals | None = None  # that the clients of this round have
+        self._continued: Reals | None = None  # of a checkpoint, until the rounds go on from it
         self._batch: NDArray[np.int64] | None = None
 
     @property
@@ -173,7 +174,8 @@ class Strategy(Engine, FlowerStrategy):
         if self._run is None:
             self._begin(grid, initial_arrays)
         assert self._layout is not None
-        arrays = initial_arrays if self._model is None else self._layout.record(self._model)
+        arrays = initial_arrays if self._continued is None else self._layout.record(self._continued)
+        self._continued = None
         before = self.run.step
         rounds = self.run.remaining if num_rounds is None else num_rounds
         if rounds > self.run.remaining:
@@ -213,7 +215,7 @@ class Strategy(Engine, FlowerStrategy):
                         f"The checkpoint {shortened(str(self._checkpoint))} is of other {WHAT[name]}; continue with "
                         "those that it was made with."
                     )
-            self._model = np.asarray(entries.pop("model"))
+            self._continued = np.asarray(entries.pop("model"))
             run.load_state_dict(entries)
         self._clients, self._layout, self._run = clients, layout, run
 
