@@ -37,7 +37,11 @@ def dask_address(proposals: ModuleType) -> Iterator[str]:
     """A scheduler and two worker processes, which their nannies start again when they die."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=":0",  # any port: the scheduler serves HTTP at that of the dashboard even without one
+        silence_logs=50,
     ) as cluster:
         yield cluster.scheduler_address
 
@@ -172,6 +176,21 @@ def test_plans_have_the_same_certificates_to_the_byte_wherever_they_are_certifie
     assert here == there == beside
 
 
+def test_what_ray_has_been_handed_is_never_cancelled(proposals, ray_started, monkeypatch):
+    """Its driver, this process, may be aborted by a check of its own when a task ends while it is being cancelled."""
+    withdrawn: list[object] = []
+    monkeypatch.setattr("ray.cancel", lambda *arguments, **options: withdrawn.append(arguments))
+    slow = proposals.SlowProposal(direction=REMOVE, ballast=proposals.ballast(), seconds=0.01)
+    with executor("ray") as spread:
+        with closing(spread(slow, proposals.a_run(chunk_size=4096), itertools.count())) as chunks:
+            next(chunks)
+        jobs = [spread.submit(partial(time.sleep, 0.1)) for _ in range(6)]
+        spread.abandon()
+        assert all(job.cancelled() for job in jobs[2:])
+        assert spread.submit(os.getpid).result(PATIENCE) != os.getpid()
+    assert withdrawn == []
+
+
 def test_kernels_of_another_version_are_refused(proposals, cluster):
     proposal = proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast())
     with pytest.raises(ExecutionError, match="install the same version"):
@@ -248,6 +267,56 @@ class IdleCluster(FailingCluster):
         return self.cancel
 
 
+class ClosedCluster(FailingCluster):
+    """Takes no work."""
+
+    def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Callable[[], None]:
+        raise RuntimeError("closed")
+
+
+class SlowCluster(FailingCluster):
+    """Settles calls when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.begun: list[tuple[Batch, Future[list[Any]]]] = []
+
+    def width(self) -> int:
+        return 2
+
+    def start(self, batch: Batch, shipped: Any, job: "Future[list[Any]]") -> Callable[[], None]:
+        self.begun.append((batch, job))
+        return lambda: None
+
+    def end(self, number: int) -> None:
+        batch, job = self.begun[number]
+        settle(job, partial(compute, batch, None))
+
+
+def test_calls_wait_here_for_a_free_worker_and_those_that_are_abandoned_never_begin():
+    cluster = SlowCluster()
+    with ClusterExecutor(cluster, None) as spread:
+        jobs = [spread.submit(partial(int, str(number))) for number in range(6)]
+        assert len(cluster.begun) == 2
+        jobs[2].cancel()
+        cluster.end(1)
+        assert (len(cluster.begun), jobs[1].result(), jobs[0].done()) == (3, 1, False)
+        cluster.end(2)
+        assert jobs[3].result() == 3
+        spread.abandon()
+        assert all(job.cancelled() for job in (jobs[0], *jobs[4:]))
+        last = spread.submit(partial(int, "7"))
+        for number in (0, 3, 4):
+            assert not last.done()
+            cluster.end(number)
+        assert (len(cluster.begun), last.result()) == (5, 7)
+
+
+def test_a_call_that_a_cluster_does_not_take_is_said_to():
+    with ClusterExecutor(ClosedCluster(0), None) as spread, pytest.raises(ExecutionError, match="takes no more work"):
+        spread.submit(os.getpid).result()
+
+
 def test_closing_cancels_all_that_is_handed_out_and_hands_out_no_more(proposals):
     cluster = IdleCluster()
     proposal = proposals.GaussianProposal(direction=REMOVE, ballast=proposals.ballast())
@@ -257,13 +326,6 @@ def test_closing_cancels_all_that_is_handed_out_and_hands_out_no_more(proposals)
     assert QUEUE * 64 <= handed_out <= QUEUE * 64 + 2
     assert cluster.started == handed_out
     assert cluster.cancelled >= QUEUE * 64 - 1
-
-
-class ClosedCluster(FailingCluster):
-    """Takes no work."""
-
-    def start(self, batch: Batch, shipped: Any, job: "Future[list[Chunk]]") -> Callable[[], None]:
-        raise RuntimeError("closed")
 
 
 def test_a_cluster_that_takes_no_work_is_said_to(proposals):

@@ -5,11 +5,14 @@ on a task; the second cannot yield results as they finish, and starts new proces
 """
 
 import socket
+import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -35,6 +38,10 @@ Batch = Callable[[], Sequence[Callable[[Any], Any]]]
 Cancel = Callable[[], object]
 
 
+def run_to_its_end() -> None:
+    """Withdraws nothing: work that a cluster has begun runs to its end there."""
+
+
 class Cluster(ABC):
     """Worker processes, here or elsewhere."""
 
@@ -51,7 +58,10 @@ class Cluster(ABC):
 
     @abstractmethod
     def start(self, batch: Batch, shipped: Any, job: "Future[list[Any]]") -> Cancel:
-        """Run ``compute(batch, proposal)`` on a worker and settle ``job`` with its outcome."""
+        """Run ``compute(batch, proposal)`` on a worker and settle ``job`` with its outcome.
+
+        Returns what withdraws the work, as far as the cluster can do that without harm.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -106,13 +116,19 @@ class OneCall:
 
 
 class ClusterExecutor(ChunkExecutor):
-    """Computes chunks on a cluster. Chunks lost with a worker are computed again; each is identified by its stream."""
+    """Computes chunks on a cluster. Chunks lost with a worker are computed again; each is identified by its stream.
+
+    Calls wait here until a worker is free, as a cluster may be unable to give back what it has been handed.
+    """
 
     def __init__(self, cluster: Cluster, workers: int | None) -> None:
         self._cluster = cluster
         self._most = workers
         self._shipped: tuple[Proposal, Any] | None = None
-        self._calls: dict[Future[Any], Cancel] = {}
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._begun: dict[Future[Any], Cancel] = {}
+        self._slots = 0
 
     @property
     def workers(self) -> int:
@@ -124,26 +140,55 @@ class ClusterExecutor(ChunkExecutor):
         self._cluster.close()
 
     def submit(self, call: Callable[[], Any]) -> "Future[Any]":
-        inside: Future[list[Any]] = Future()
         job: Future[Any] = Future()
-
-        def result() -> Any:
-            try:
-                return inside.result()[0]
-            except self._cluster.lost as error:  # the cluster has tried again itself
-                raise ExecutionError(
-                    f"The cluster lost its work ({shortened(str(error))}); look at the memory and the logs of its "
-                    f"workers."
-                ) from error
-
-        inside.add_done_callback(lambda done: settle(job, result))
-        self._calls[job] = self._cluster.start(OneCall(call), None, inside)
-        job.add_done_callback(lambda done: self._calls.pop(done, None))
+        workers = self.workers
+        with self._lock:
+            self._waiting.append((call, job))
+            self._slots = workers
+        self._begin()
         return job
 
+    def _begin(self) -> None:
+        """Hand waiting calls to free workers; called again, in the cluster's threads, when a call has ended."""
+        while True:
+            with self._lock:
+                if not self._waiting or len(self._begun) >= self._slots:
+                    return
+                call, job = self._waiting.popleft()
+                if job.cancelled():
+                    continue
+                self._begun[job] = run_to_its_end
+            inside: Future[list[Any]] = Future()
+            try:
+                cancel = self._cluster.start(OneCall(call), None, inside)
+            except Exception as error:
+                inside.set_exception(_takes_no_more(error))
+            else:
+                with self._lock:
+                    self._begun[job] = cancel
+            inside.add_done_callback(partial(self._ended, job))
+
+    def _ended(self, job: "Future[Any]", inside: "Future[list[Any]]") -> None:
+        with self._lock:
+            del self._begun[job]
+        settle(job, partial(self._result, inside))
+        self._begin()
+
+    def _result(self, inside: "Future[list[Any]]") -> Any:
+        try:
+            return inside.result()[0]
+        except self._cluster.lost as error:  # the cluster has tried again itself
+            raise ExecutionError(
+                f"The cluster lost its work ({shortened(str(error))}); look at the memory and the logs of its workers."
+            ) from error
+
     def abandon(self) -> None:
-        for job, cancel in list(self._calls.items()):
+        with self._lock:
+            waiting, begun = [job for _, job in self._waiting], dict(self._begun)
+            self._waiting.clear()
+        for job in (*waiting, *begun):
             job.cancel()
+        for cancel in begun.values():
             with suppress(Exception):  # the cluster may be gone
                 cancel()
 
@@ -180,6 +225,10 @@ class ClusterExecutor(ChunkExecutor):
         return self._shipped[1]
 
 
+def _takes_no_more(error: Exception) -> ExecutionError:
+    return ExecutionError(f"The cluster takes no more work: {shortened(str(error))}.")
+
+
 class _JoblibBackend(ParallelBackendBase):  # type: ignore[misc]
     """Submits the batches of one ``joblib.Parallel`` call to a cluster that already holds the proposal."""
 
@@ -202,7 +251,7 @@ class _JoblibBackend(ParallelBackendBase):  # type: ignore[misc]
         try:
             self._cancels[job] = self._cluster.start(func, self._shipped, job)
         except Exception as error:
-            job.set_exception(ExecutionError(f"The cluster takes no more work: {shortened(str(error))}."))
+            job.set_exception(_takes_no_more(error))
         if self._stopped:
             job.cancel()
         job.add_done_callback(lambda done: self._cancels.pop(done, None))

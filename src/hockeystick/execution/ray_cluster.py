@@ -2,13 +2,12 @@
 
 import os
 from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
 import ray
 from ray.exceptions import NodeDiedError, ObjectLostError, RaySystemError, WorkerCrashedError
 
-from hockeystick.execution.cluster import Addresses, Batch, Cancel, Cluster, compute
+from hockeystick.execution.cluster import Addresses, Batch, Cancel, Cluster, compute, run_to_its_end
 from hockeystick.execution.work import settle
 from hockeystick.monte_carlo.proposals import Proposal
 
@@ -20,6 +19,8 @@ class RayCluster(Cluster):
     """The cluster at an address, else the one named by ``RAY_ADDRESS``, else a private one on this machine.
 
     A Ray instance that the program has already started or joined is used as it is, and left running.
+
+    Nothing that Ray has been handed is cancelled, as this process would be at risk (ADR 0005).
     """
 
     lost = (WorkerCrashedError, NodeDiedError, ObjectLostError, RaySystemError)
@@ -40,7 +41,7 @@ class RayCluster(Cluster):
     def start(self, batch: Batch, shipped: Any, job: "Future[list[Any]]") -> Cancel:
         reference = self._compute.remote(batch, shipped)
         reference.future().add_done_callback(lambda done: settle(job, done.result))
-        return partial(ray.cancel, reference)
+        return run_to_its_end
 
     def close(self) -> None:
         if self._ours:
