@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "conformance")]
@@ -43,6 +44,12 @@ OPTIONAL = (
     "selenium",
 )
 """Packages whose tests are left out where they are missing."""
+
+# The first example of a law may load kernels or compile them, and timings are never asserted. Whole runs try the same
+# examples every time; ``--hypothesis-profile=search`` tries others.
+settings.register_profile("search", deadline=None)
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.load_profile("same")
 
 # Without it, MKL computes rows of a matrix product by where they stand, on some processors, and bits that tests compare
 # are others (docs/theory/exact-sums.md). It has to be there before torch is imported.
