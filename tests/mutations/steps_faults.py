@@ -97,4 +97,25 @@ FAULTS = [
         "laws of bounded ratios send their largest ones to infinity",
         "tests/laws/test_randomisers.py",
     ),
+    (
+        "src/hockeystick/laws/scores.py",
+        "with_example = _at(_joined(others, _power(of_p, participations)), places)",
+        "with_example = _at(_joined(_power(of_q, steps), of_p), places + of_p.first)",
+        "an allocation of several visits has one of them, in a step more",
+        "tests/laws/test_randomisers.py",
+    ),
+    (
+        "src/hockeystick/laws/scores.py",
+        "if step.side is Side.LOWER:\n        return law",
+        "if step.side is Side.LOWER or two_valued(step):\n        return law",
+        "an upper law of several visits forgets what is far out",
+        "tests/laws/test_randomisers.py",
+    ),
+    (
+        "src/hockeystick/laws/randomisers.py",
+        "if step.side is Side.LOWER or two_valued(step):",
+        "if step.side is Side.LOWER or step.size <= 3:",
+        "a sum of scores is taken to tell all that three answers tell",
+        "tests/laws/test_randomisers.py",
+    ),
 ]

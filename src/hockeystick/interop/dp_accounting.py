@@ -30,9 +30,8 @@ from hockeystick.laws.law import (
     Law,
     in_units,
     merge_equal,
-    point_mass_at_one,
 )
-from hockeystick.laws.operations import compose
+from hockeystick.laws.operations import project
 from hockeystick.types import Direction, Side
 
 MAX_LOSSES = 1 << 22
@@ -112,7 +111,7 @@ def from_pld(pld: Any, *, resolution: Resolution | None = None) -> dict[Directio
     }
     if resolution is None:
         return laws
-    return {direction: compose(law, point_mass_at_one(Side.UPPER), resolution) for direction, law in laws.items()}
+    return {direction: project(law, resolution) for direction, law in laws.items()}
 
 
 @dataclass(frozen=True)

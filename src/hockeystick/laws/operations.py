@@ -116,6 +116,11 @@ def compose(a: Law, b: Law, resolution: Resolution, *, tick: Tick = _no_tick) ->
     return _combine(a, b, product=True, resolution=resolution, tick=tick)
 
 
+def project(law: Law, resolution: Resolution) -> Law:
+    """A law of the same side on a fresh grid, which may have far fewer places."""
+    return compose(law, point_mass_at_one(law.side), resolution)
+
+
 def power(law: Law, count: int, resolution: Resolution, *, tick: Tick = _no_tick) -> Law:
     """The law of ``count`` independent runs, by repeated squaring; ``count = 0`` is the point mass at 1."""
     result = _repeated(law, count, lambda a, na, b, nb: compose(a, b, resolution, tick=tick))
@@ -196,9 +201,7 @@ def mix(laws: Sequence[Law], weights: Sequence[float], resolution: Resolution) -
     mass_error = max(law.mass_error for law in laws) + (len(laws) + 2) * UNIT_ROUNDOFF
     place_error = max(law.place_error for law in laws)
     whole = Law(support, mass, p_inf, side, mass_error, place_error, units, min(law.horizon for law in laws))
-    if support.size <= 2 * max(law.size for law in laws):
-        return whole
-    return compose(whole, point_mass_at_one(side), resolution)
+    return whole if support.size <= 2 * max(law.size for law in laws) else project(whole, resolution)
 
 
 def _scaled(law: Law, factor: float) -> Law:

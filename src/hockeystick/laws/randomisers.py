@@ -20,7 +20,8 @@ from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.dots import law_from_dots
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Law, lower_law
-from hockeystick.laws.operations import average, power, visits
+from hockeystick.laws.operations import average, power, project, visits
+from hockeystick.laws.scores import scored, two_valued
 from hockeystick.spec import real_number
 from hockeystick.types import Side
 
@@ -155,8 +156,10 @@ def allocated(
 ) -> Law:
     """The law of random allocation: in every epoch the example is in k of t steps, and every step gives an answer.
 
-    From above, the steps are split at random into k blocks, each visited once; from below, it is visited once in all.
-    Exact for k = 1. Answers may be chosen by earlier ones.
+    Of several visits, the lower law is that of a sum of scores (:mod:`~hockeystick.laws.scores`), and so is the upper
+    law where a ratio has two values, as that of randomised response has. Other upper laws are of k blocks of steps,
+    split at random, of which each is visited once. Exact for k = 1, for k = t, and for two values. Answers may be
+    chosen by earlier ones.
 
     >>> from hockeystick.laws.profile import law_delta
     >>> from hockeystick.types import Direction
@@ -172,7 +175,8 @@ def allocated(
 
     Raises: InvalidInputError for numbers out of range.
 
-    Cost: O(log(steps)) projections of O(nodes^2) each. Source: feldman-shenfeld-2025, Lemmas 3.11 and 4.2.
+    Cost: O(log(steps)) projections of O(nodes^2) each, and convolutions of as many places as :func:`scored` says.
+    Source: feldman-shenfeld-2025, Lemmas 3.11 and 4.2.
     """
     for name, value in (("steps", steps), ("participations", participations), ("epochs", epochs)):
         if real_number(name, value) % 1.0 or value < 1:
@@ -183,8 +187,13 @@ def allocated(
         raise InvalidInputError(
             f"The 'participations' argument must be at most 'steps', {steps}. Got {participations} instead."
         )
-    if step.side is Side.LOWER:
+    if participations == steps:
+        return power(step, steps * epochs, resolution)
+    if participations == 1:
         return power(average(step, steps, resolution), epochs, resolution)
+    if step.side is Side.LOWER or two_valued(step):
+        epoch = scored(step, steps, participations)
+        return epoch if epochs == 1 else power(project(epoch, resolution), epochs, resolution)
     return visits(partial(average, step, resolution=resolution), steps, participations, epochs, resolution)
 
 
