@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch_training
 
-NEAR_THE_END = torch_training.NEAR_THE_END
+STEPS, EVERY = torch_training.STEPS, torch_training.EVERY
 
 
 def train(folder: Path, saved: Callable[[int], None] = lambda step: None) -> None:

@@ -17,7 +17,6 @@ import hockeystick as hs
 
 STEPS, EVERY = 18, 3
 """Of a training, and from one checkpoint to the next."""
-NEAR_THE_END = STEPS - EVERY
 PROCESSES = int(os.environ.get("WORLD_SIZE", "1"))
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=4),

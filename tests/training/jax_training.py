@@ -11,17 +11,15 @@ from jax_privacy.batch_selection import pad_to_multiple_of
 
 import hockeystick as hs
 
+STEPS, EVERY = 90, 3
+"""Of a training, and from one saved state to the next."""
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=5),
-    sampler=hs.BMinSep(min_sep=5, sampling_prob=0.05, steps=90),
+    sampler=hs.BMinSep(min_sep=5, sampling_prob=0.05, steps=STEPS),
     noise_multiplier=1.0,
 )
 COPIES = False
 """JAX has threads: a copy of its process may hang."""
-EVERY = 3
-"""Steps from one saved state to the next."""
-NEAR_THE_END = MECHANISM.sampler.steps - EVERY
-"""The step of the last state but one."""
 
 
 def loss(weights, x, y, key):

@@ -8,8 +8,8 @@ import numpy as np
 
 import hockeystick as hs
 
-EXAMPLES, SIZE, STEPS = 200, 300, 60
-NEAR_THE_END = STEPS - 1
+EXAMPLES, SIZE = 200, 300
+STEPS, EVERY = 60, 1
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=5),
     sampler=hs.BMinSep(min_sep=5, sampling_prob=0.05, steps=STEPS),

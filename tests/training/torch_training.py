@@ -11,14 +11,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import hockeystick as hs
 
+STEPS, EVERY = 150, 3
+"""Steps of a training, and from one saved state to the next."""
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=5),
-    sampler=hs.BMinSep(min_sep=5, sampling_prob=0.05, steps=150),
+    sampler=hs.BMinSep(min_sep=5, sampling_prob=0.05, steps=STEPS),
     noise_multiplier=1.0,
 )
-EVERY = 3
-"""Steps from one saved state to the next."""
-NEAR_THE_END = MECHANISM.sampler.steps - EVERY
 
 
 def train(
