@@ -73,15 +73,17 @@ def test_killed_twenty_times_and_resumed(nursery: Nursery, tmp_path: Path) -> No
     path = tmp_path / "x.sqlite"
     chance = random.Random(1)
     stored = 0
-    for _ in range(20):
-        assert nursery.killed_after(chance.uniform(0.0, 0.15), "fill", path, SEED, 0, ENDLESS) == -signal.SIGKILL
+    kills = 0
+    while kills < 20 or not stored:  # on a busy machine twenty may be too early
+        kills += 1
+        moment = chance.uniform(0.0, 0.15) * max(1.0, kills / 20)
+        assert nursery.killed_after(moment, "fill", path, SEED, 0, ENDLESS) == -signal.SIGKILL
         if path.exists():
             with EvidenceStore.open(path) as store:
                 streams = store.streams(RUN)
                 assert streams == set(range(len(streams)))
                 assert len(streams) >= stored  # what was there stays there
                 stored = len(streams)
-    assert stored > 0
     wanted = stored + 10
     nursery.start("fill", path, SEED, 0, wanted)
     assert nursery.end() == 0
