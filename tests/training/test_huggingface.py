@@ -19,6 +19,7 @@ pytest.importorskip("peft", reason="needs peft")
 
 import peft
 import torch
+from adapters import check_what_is_left
 from huggingface_training import model_of, sentences
 from transformers import (
     BertConfig,
@@ -277,3 +278,11 @@ def test_the_example_leaves_what_it_promises(options, tmp_path, monkeypatch, cap
     assert record.certificate == hs.Certificate.load(tmp_path / "lora" / "lora.certificate.json")
     assert (record.steps, record.violations) == (10, ())
     assert (tmp_path / "lora" / "adapters" / "adapter_model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("also", [[], ["lm_head"]], ids=["adapters", "and a whole layer"])
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+def test_adapters_that_are_saved_loaded_and_merged_are_those_that_were_trained(also, mode, trainer, tmp_path):
+    made = trainer(model=with_adapters(lora_dropout=0.0, modules_to_save=also or None), grad_sample_mode=mode)
+    tokens = torch.stack([sentence["input_ids"] for sentence in DATA])
+    check_what_is_left(made, lambda: model_of(attention_dropout=0.0), tmp_path, tokens)

@@ -16,8 +16,10 @@ pytest.importorskip("opacus", reason="needs torch and opacus")
 pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("accelerate", reason="needs accelerate")
 
+import torch
 from huggingface_ranks import result, train
 from huggingface_training import MECHANISM
+from safetensors.torch import load_file
 
 HERE = Path(__file__).parent
 pytestmark = [
@@ -134,3 +136,26 @@ def test_two_processes_that_were_killed_end_as_if_they_had_not_been(tmp_path, tr
     assert records[0].commitment == records[1].commitment
     assert records[0].certificate == records[1].certificate
     assert (records[0].resumed, records[1].resumed) == (0, 1)
+
+
+def test_of_the_trainers_of_trl_one_runs_in_two_processes_and_the_other_says_that_it_does_not(tmp_path):
+    """The first process saves the adapters of supervised fine-tuning, which are those of one process.
+
+    Up to roundings, as in the test of two processes above, with SGD and the same rate.
+    """
+    pytest.importorskip("trl", reason="needs trl")
+    import trl_ranks
+
+    end(start(HERE / "trl_ranks.py", tmp_path, "sft", "dpo", stderr=subprocess.PIPE))
+    alone = trl_ranks.train(tmp_path / "alone", "sft")
+    first, other = (
+        load_file(folder / "adapter_model.safetensors") for folder in (tmp_path / "sft/0", tmp_path / "alone")
+    )
+    assert first.keys() == other.keys()
+    for name, tensor in other.items():
+        assert torch.allclose(first[name], tensor, rtol=0, atol=1e-5), name
+    record = RunRecord.load(tmp_path / "sft/0/run.json")
+    assert (record.commitment, record.violations) == (alone.record().commitment, ())
+    for rank in ("0", "1"):
+        said = (tmp_path / "dpo" / rank / "error").read_text()
+        assert said.startswith("The loss of DPOTrainer must be computed in one process")

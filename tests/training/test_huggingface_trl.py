@@ -18,6 +18,7 @@ pytest.importorskip("trl", reason="needs trl")
 import datasets
 import torch
 import trl
+from adapters import check_what_is_left
 from huggingface_training import FIXED
 from peft import LoraConfig
 
@@ -136,3 +137,10 @@ def test_a_training_that_was_stopped_continues_as_if_it_had_not_been(make, tmp_p
             made.train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
         weights.append([p.detach().clone() for p in made.model.parameters() if p.requires_grad])
     assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["sft", "dpo"])
+def test_adapters_that_are_saved_loaded_and_merged_are_those_that_were_trained(kind, make, data_of, tmp_path):
+    """The model of the references, which DPO keeps beside the adapters, is in none of the files."""
+    tokens = torch.arange(2, 38).reshape(6, 6)
+    check_what_is_left(make(kind), data_of.network, tmp_path, tokens)
