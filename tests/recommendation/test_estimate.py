@@ -41,6 +41,15 @@ def test_pairs_of_equal_bins_count_once() -> None:
     assert colliding_bins(gram, EPSILON, DELTA) == pytest.approx(alike, rel=WIDTH + COARSE)
 
 
+@pytest.mark.parametrize(("rate", "steps", "cohort_steps"), [(0.01, 20, 1), (0.2, 30, 20), (0.9, 100, 1), (1.0, 20, 1)])
+def test_batches_of_a_fixed_size_need_less_than_estimated_but_within_the_room(rate, steps, cohort_steps) -> None:
+    sampler = hs.FixedSize(batch_size=round(1000 * rate), num_examples=1000, steps=steps, cohort_steps=cohort_steps)
+    mechanism = hs.Mechanism(sampler=sampler)
+    guess, exact = estimate(mechanism, EPSILON, DELTA), calibrated(mechanism, "without_replacement")
+    assert (1.0 - guess.room) * guess.noise_multiplier <= exact * (1.0 + WIDTH)
+    assert exact <= guess.noise_multiplier * (1.0 + WIDTH + COARSE)
+
+
 def test_users_are_estimated_without_amplification() -> None:
     unit = hs.Unit(kind="user", examples_per_user=2)
     mechanism = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=20), unit=unit)

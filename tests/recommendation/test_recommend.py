@@ -11,6 +11,8 @@ from hockeystick.monte_carlo.release import release_delta
 from hockeystick.recommendation.calibrations import calibrations
 from hockeystick.recommendation.candidates import every
 from hockeystick.recommendation.estimate import estimate
+from hockeystick.recommendation.explain import explanation
+from hockeystick.recommendation.open_plan import OpenPlan
 from hockeystick.recommendation.recommend import shared
 from hockeystick.recommendation.search import Search, of_plan
 
@@ -87,6 +89,34 @@ def test_the_loader_is_respected_but_for_the_own_plan() -> None:
     kinds = {choice.candidate.plan.sampler.kind for choice in search.ranked() if not choice.candidate.own}
     assert kinds == {"deterministic"}
     assert [choice.candidate.own for choice in search.ranked()].count(True) == 1
+
+
+def test_batches_of_a_fixed_size_are_for_those_who_name_them() -> None:
+    """They need more noise than Poisson batches, and their claim covers less: only a loader's limits speak for them."""
+    kinds = {candidate.plan.sampler.kind for candidate in every(plan(), hs.Limits(monte_carlo=True))}
+    assert "fixed_size" not in kinds
+    search = draft(plan(batch=30), samplers=("poisson", "fixed_size"))  # 30 does not divide 2,000
+    noise = {choice.candidate.plan.sampler.kind: choice.noise_multiplier for choice in search.ranked()}
+    assert set(noise) == {"poisson", "fixed_size"}
+    assert noise["fixed_size"] > noise["poisson"]
+
+
+@pytest.mark.parametrize("neighbours", ["zero_out", "replace"])
+def test_a_loader_of_fixed_sizes_is_told_what_is_claimed(neighbours: str) -> None:
+    """The relation of the plan is what is certified; a reason says where batches of another kind cover one more."""
+    said = {"zero_out": "does not cover adding or removing one; the claim for identity, poisson does."}.get(neighbours)
+    asked, limits = plan(unit={"neighbours": neighbours}), hs.Limits(samplers=("fixed_size",))
+    open_plan = OpenPlan(data=asked.data, unit=asked.unit, target=asked.target)
+    (best,) = (found := hs.recommend(open_plan, limits=limits, budget=60.0, calibrations=1)).choices
+    assert best.plan.sampler.kind == "fixed_size"
+    assert best.certificate is not None
+    assert best.certificate.adjacency == neighbours
+    assert hs.certify(best.plan.mechanism(), delta=1e-5).bounds.upper <= 4.0
+    assert any("does not cover adding or removing one." in reason for reason in found.reasons) == (said is not None)
+    search = draft(asked, samplers=("fixed_size",))
+    own = next(choice for choice in search.ranked() if choice.candidate.own)
+    reasons = " ".join(explanation(search, [best, own], hurried=True))
+    assert "adding or removing" not in reasons if said is None else said in reasons
 
 
 def test_a_part_of_an_epoch_is_allocated_in_visits() -> None:

@@ -36,7 +36,8 @@ def command(
     epsilon: common.EpsilonOption = None,
     delta: common.DeltaOption = None,
     samplers: Annotated[
-        str | None, typer.Option("--samplers", metavar="A,B", help="Samplers that the loader can do; by default all.")
+        str | None,
+        typer.Option("--samplers", metavar="A,B", help="Samplers that the loader can do; all but fixed_size."),
     ] = None,
     memory: Annotated[
         str | None, typer.Option("--memory", metavar="SIZE", help="Memory for the rows of noise, such as 8GB.")
@@ -257,13 +258,13 @@ def _workload(momentum: str | None, schedule: str, weight_decay: str | None, mea
 
 
 def _limits(samplers: str | None, memory: str | None, parameters: str | None, dtype: str, sampled: bool) -> "Limits":
-    from hockeystick.recommendation.candidates import LOADERS, Limits
+    from hockeystick.recommendation.candidates import USUAL, Limits
 
     return Limits(
         memory=None if memory is None else _bytes(memory),
         parameters=None if parameters is None else common.parameter_count(parameters),
         dtype=dtype,
-        samplers=LOADERS if samplers is None else tuple(samplers.split(",")),
+        samplers=USUAL if samplers is None else tuple(samplers.split(",")),
         monte_carlo=sampled,
     )
 

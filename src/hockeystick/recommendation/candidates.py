@@ -15,6 +15,7 @@ from hockeystick.samplers import (
     CyclicPoissonOptions,
     Data,
     DeterministicOptions,
+    FixedSizeOptions,
     PoissonOptions,
     RandomAllocationOptions,
     SamplerOptions,
@@ -30,9 +31,13 @@ from hockeystick.strategies import (
 )
 
 Make = Callable[[tuple[int, ...]], "tuple[Strategy, SamplerOptions]"]
-LOADERS = ("poisson", "cyclic_poisson", "random_allocation", "balls_in_bins", "b_min_sep", "deterministic")
-"""Samplers that are recommended; ``b_min_sep`` only where Monte Carlo bounds are allowed, and ``deterministic`` only
-where a loader can do nothing better. ``shuffle`` has no amplification that is proved."""
+USUAL = ("poisson", "cyclic_poisson", "random_allocation", "balls_in_bins", "b_min_sep", "deterministic")
+"""Samplers that are recommended by default; ``b_min_sep`` only where Monte Carlo bounds are allowed, and
+``deterministic`` only where a loader can do nothing better. ``shuffle`` has no amplification that is proved."""
+LOADERS = (*USUAL, "fixed_size")
+"""Samplers that may be named. Batches of a fixed size need at least the noise of Poisson batches, as their worst
+dataset has others without gradients, and are not covered for examples that are added or removed; so nobody gets them
+who did not name them."""
 BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 EXPONENTS = tuple(round(0.2 + 0.05 * place, 2) for place in range(16))
 INVERSE_BANDS = BANDS.index(64) + 1
@@ -57,7 +62,7 @@ class Limits:
         memory: bytes for the rows of noise that are kept between steps; None for any.
         parameters: of the model; needed with ``memory``.
         dtype: of the noise, "float32" or "float64".
-        samplers: what the loader can do; all that are recommended by default.
+        samplers: what the loader can do; by default all but ``fixed_size``.
         monte_carlo: whether b-min-sep sampling is considered.
 
     Raises: InvalidInputError for values that are not allowed.
@@ -66,7 +71,7 @@ class Limits:
     memory: float | None = None
     parameters: int | None = None
     dtype: str = "float32"
-    samplers: tuple[str, ...] = LOADERS
+    samplers: tuple[str, ...] = USUAL
     monte_carlo: bool = False
 
     def __post_init__(self) -> None:
@@ -246,7 +251,9 @@ def singles(plan: Plan, limits: Limits, own: bool = True) -> list[Candidate]:
             samplers += _visits(plan)
     if "balls_in_bins" in limits.samplers and "random_allocation" not in limits.samplers:
         samplers.append((BallsInBinsOptions(), None))
-    if "deterministic" in limits.samplers and limits.samplers == ("deterministic",):
+    if "fixed_size" in limits.samplers:
+        samplers.append((FixedSizeOptions(), None))
+    if "deterministic" in limits.samplers and set(limits.samplers) <= {"deterministic", "fixed_size"}:
         samplers.append((DeterministicOptions(), None))
     made = (candidate(plan, Identity(), sampler, data) for sampler, data in samplers)
     known = [candidate.plan for candidate in candidates]

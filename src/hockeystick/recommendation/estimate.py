@@ -9,7 +9,15 @@ from hockeystick.bracketing import smallest_passing
 from hockeystick.mechanism import Mechanism, Unit
 from hockeystick.recommendation.moments import WIDTH, allocation_noise, poisson_noise
 from hockeystick.recommendation.sketches import gram_rows, sketch
-from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson, Deterministic, Poisson, RandomAllocation
+from hockeystick.samplers import (
+    BallsInBins,
+    BMinSep,
+    CyclicPoisson,
+    Deterministic,
+    FixedSize,
+    Poisson,
+    RandomAllocation,
+)
 from hockeystick.strategies import Identity
 from hockeystick.strategies.matrix.base import Array, StrategyMatrix
 
@@ -39,6 +47,7 @@ def estimate(mechanism: Mechanism, epsilon: float, delta: float) -> Estimate:
 
     * Poisson sampling of independent steps, and cyclic Poisson sampling with at least as many groups as bands: moments
       of the likelihood ratio, for the largest column norm.
+    * Batches of a fixed size: Poisson sampling at twice the distance, or no amplification where that needs less noise.
     * Random allocation: the same, of a mean of ratios.
     * Balls-in-bins: random allocation of as many orthogonal bins as collide as often as these, where two bins collide
       in the second moment of the likelihood ratio, ``E_ij exp(G_ij / sigma^2)``.
@@ -58,6 +67,8 @@ def estimate(mechanism: Mechanism, epsilon: float, delta: float) -> Estimate:
     if plain and isinstance(sampler, Poisson) and sampler.truncated_batch_size is None:
         noise = poisson_noise(sampler.sampling_prob, sampler.steps, epsilon, delta)
         return Estimate(noise, 0.02, "moments of Poisson sampling")
+    if plain and isinstance(sampler, FixedSize):
+        return _of_fixed_size(mechanism, sampler, epsilon, delta)
     if plain and isinstance(sampler, RandomAllocation):
         blocks = max(sampler.bins // sampler.participations, 1)
         noise = allocation_noise(blocks, sampler.epochs * sampler.participations, epsilon, delta)
@@ -74,6 +85,16 @@ def estimate(mechanism: Mechanism, epsilon: float, delta: float) -> Estimate:
         noise = _gaussian(float(sketch(mechanism).bin_norms(sampler.bins).max()), epsilon, delta)
         return Estimate(noise, 0.005, "Gaussian mechanism")
     return _unamplified(mechanism, epsilon, delta)
+
+
+def _of_fixed_size(mechanism: Mechanism, sampler: FixedSize, epsilon: float, delta: float) -> Estimate:
+    unamplified = _unamplified(mechanism, epsilon, delta)
+    together = min(sampler.cohort_steps, sampler.steps)
+    cohort = poisson_noise(sampler.rate, -(-sampler.steps // together), epsilon, delta)
+    noise = 2.0 * sqrt(together) * cohort
+    if noise >= unamplified.noise_multiplier:
+        return unamplified
+    return Estimate(noise, 0.5, "moments of Poisson sampling at twice the distance")
 
 
 def _of_bins(matrix: StrategyMatrix, bins: int, epsilon: float, delta: float) -> Estimate:

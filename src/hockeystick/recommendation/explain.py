@@ -7,6 +7,7 @@ from hockeystick.recommendation.candidates import Candidate
 from hockeystick.recommendation.estimate import estimate
 from hockeystick.recommendation.search import Choice, Search
 from hockeystick.strategies import ColumnNormalizedBanded, Identity
+from hockeystick.types import Adjacency
 
 SOON_OPTIMISED = 100_000
 """Steps times squared bands up to which a matrix without structure is optimised in less than a second."""
@@ -21,6 +22,7 @@ def explanation(search: Search, ranked: Sequence[Choice], *, hurried: bool = Fal
     best = ranked[0]
     yield from _why(best, ranked)
     yield from _runner_up(best, ranked)
+    yield from _neighbours(best, ranked)
     yield from _memory(search, best)
     if not (hurried and best.candidate.optimised):
         yield from _epochs(search, best)
@@ -76,6 +78,20 @@ def _runner_up(best: Choice, ranked: Sequence[Choice]) -> Iterator[str]:
             f"The best choice of another kind ({second.candidate.name}) has {_percent(second.error / best.error)} error"
             f"{_about(second)}."
         )
+
+
+def _neighbours(best: Choice, ranked: Sequence[Choice]) -> Iterator[str]:
+    """What the claim is about, where it is only about gradients that become zero."""
+
+    def is_covered(choice: Choice) -> bool:
+        return Adjacency.ADD_REMOVE in choice.candidate.plan.mechanism().sampler.holds_for
+
+    if best.candidate.plan.unit.neighbours == "replace" or is_covered(best):
+        return
+    unit = best.candidate.plan.unit.kind
+    other = next((choice for choice in ranked if is_covered(choice)), None)
+    which = "" if other is None else f"; the claim for {other.candidate.name} does"
+    yield f"The claim for the best is about zeroing one {unit} out: it does not cover adding or removing one{which}."
 
 
 def _memory(search: Search, best: Choice) -> Iterator[str]:
