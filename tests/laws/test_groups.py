@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.groups import KNOT_SCALE, KNOT_WIDTH, MOST_PARTS, chained, chords
+from hockeystick.laws.profile import each
 from hockeystick.types import Direction, Side
 
 REMOVE, ADD = Direction.REMOVE, Direction.ADD
@@ -78,6 +79,19 @@ def test_never_above_the_even_split(count: int) -> None:
         bound = chained(profiles, [REMOVE], count)(epsilon)
         assert bound <= min(profiles[REMOVE](part) * shares, 1.0) * (1.0 + 1e-9)
         assert bound >= gaussian_delta(40.0, float(count), epsilon, Side.LOWER)
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_chain_is_read_at_many_epsilons_as_at_each_alone(slow: bool) -> None:
+    profiles = gaussian(2.0)
+    bound = chained(profiles, [REMOVE, ADD], 2, slow=slow)
+    epsilons = [0.0, 0.3, 2.0, 690.0, 700.0]
+    assert each(bound, epsilons) == [bound(epsilon) for epsilon in epsilons]
+    assert each(bound, []) == []
+    assert each(chained({REMOVE: lambda epsilon: 0.0, ADD: lambda epsilon: 0.0}, [REMOVE, ADD]), [0.0, 1.0]) == [
+        0.0,
+        0.0,
+    ]
 
 
 def test_chords_stay_above_a_profile_and_near_it() -> None:

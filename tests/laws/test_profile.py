@@ -14,7 +14,7 @@ from hockeystick.laws.gaussian import gaussian_delta as closed_form
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law, point_mass_at_one
 from hockeystick.laws.operations import average, power, thin
-from hockeystick.laws.profile import MAX_EPSILON, law_delta, product_delta, smallest_epsilon
+from hockeystick.laws.profile import MAX_EPSILON, law_delta, law_deltas, product_delta, smallest_epsilon
 from hockeystick.types import Direction, Side
 
 MEDIUM = Resolution(nodes_per_unit=32)
@@ -128,6 +128,34 @@ def test_discrete_laws_are_read_exactly() -> None:
         (0.0, 0.2, 0.5, 0.69),
         gap=1e-12,
     )
+
+
+@pytest.mark.parametrize("direction", Direction)
+@pytest.mark.parametrize("place_error", [0.0, 1e-3])
+def test_many_epsilons_are_read_together_as_each_is_alone(place_error: float, direction: Direction) -> None:
+    """At least the rational sum over the nodes, and near the other reading.
+
+    They differ by the rounding of all additions, relatively; and by that of a threshold, by which delta moves no more
+    than the threshold does.
+    """
+    rng = np.random.default_rng(5)
+    support = np.concatenate([[0.0], np.sort(np.exp(rng.normal(0.0, 4.0, 60)))])
+    mass = np.exp(-rng.exponential(12.0, 61))
+    mass /= mass.sum()
+    law = replace(hand_built(support.tolist(), mass.tolist(), 1e-7, Side.UPPER), place_error=place_error)
+    at_nodes = np.log(support[support > 1.0])
+    epsilons = [*EPSILONS, *at_nodes, *np.nextafter(at_nodes, 0.0), 30.0, 700.0]
+    read = law_deltas(law, epsilons, direction)
+    for epsilon, delta in zip(epsilons, read, strict=True):
+        ratio = Fraction(float(np.exp(epsilon)))
+        nodes = [(Fraction(float(x)), Fraction(float(m))) for x, m in zip(support, mass, strict=True)]
+        if direction is Direction.REMOVE:
+            exact = sum(m * max(x - ratio, 0) for x, m in nodes) + Fraction(1e-7)
+        else:
+            exact = sum(m * max(1 - ratio * x, 0) for x, m in nodes)
+        assert delta >= min(exact, 1)
+        assert delta == pytest.approx(law_delta(law, epsilon, direction), rel=1e-13, abs=2.0**-50)
+    assert law_deltas(replace(law, mass_error=1.0), epsilons, direction) == [1.0] * len(epsilons)
 
 
 def test_nothing_is_told_by_the_point_mass() -> None:

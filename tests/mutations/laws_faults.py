@@ -85,6 +85,13 @@ FAULTS = [
     ),
     (
         "src/hockeystick/laws/profile.py",
+        "np.exp(np.minimum(epsilons, MAX_EPSILON)) * (1.0 - moved)",
+        "np.exp(np.minimum(epsilons, MAX_EPSILON)) * (1.0 + moved)",
+        "the thresholds of many epsilons move to the wrong side",
+        "tests/laws/test_profile.py",
+    ),
+    (
+        "src/hockeystick/laws/profile.py",
         "threshold = threshold * (1.0 - moved) if upper else threshold / (1.0 - moved)",
         "threshold = threshold / (1.0 - moved) if upper else threshold * (1.0 - moved)",
         "the threshold moves to the wrong side",

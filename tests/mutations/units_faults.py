@@ -57,6 +57,13 @@ FAULTS = [
     ),
     (
         "src/hockeystick/laws/groups.py",
+        "np.equal(part >= 0.0, link is Direction.REMOVE)",
+        "np.full(part.shape, link is Direction.REMOVE)",
+        "a link that is asked below 0 is read in its own direction",
+        "tests/laws/test_groups.py",
+    ),
+    (
+        "src/hockeystick/laws/groups.py",
         "        before += part\n",
         "        before += 0.0\n",
         "the links of a chain add their deltas without the factors between them",

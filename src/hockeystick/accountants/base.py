@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from hockeystick.bounds import Bound, Profile
+from hockeystick.bounds import Bound, Profile, best_of
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.groups import chained
@@ -215,13 +215,14 @@ class Accountant:
             raise refused or UnsupportedError(f"The method {self.name!r} bounds no part of a user's examples.")
         choose = min if side is Side.UPPER else max
 
-        def best_of(parts: list[Profile]) -> Profile:
-            return parts[0] if len(parts) == 1 else lambda epsilon: choose(part(epsilon) for part in parts)
-
         by_direction = {
             direction: [part[direction] for part in of_parts if direction in part] for direction in Direction
         }
-        best = {direction: best_of(parts) for direction, parts in by_direction.items() if parts}
+        best = {
+            direction: parts[0] if len(parts) == 1 else best_of(choose, *parts)
+            for direction, parts in by_direction.items()
+            if parts
+        }
         if side is Side.UPPER and pair.replaced:
             replaced = chained(best, (Direction.REMOVE, Direction.ADD), slow=self.plans_effort)
             return dict.fromkeys(Direction, replaced)

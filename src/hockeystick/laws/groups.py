@@ -11,9 +11,13 @@ Roth and Su 2022, Theorem 2.14) up to mixing; every single split is an upper bou
 not be exact. Proof: docs/theory/units.md, "Chains".
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from math import exp, expm1, log1p, sqrt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import expm1, log1p
 
+import numpy as np
+
+from hockeystick.laws.law import Array
 from hockeystick.laws.profile import MAX_EPSILON, Profile, each
 from hockeystick.types import Direction
 
@@ -50,7 +54,23 @@ def chained(
     if len(links) * count > MOST_PARTS:
         return lambda epsilon: _even_delta(profiles, links, len(links) * count, float(epsilon))
     read = {direction: chords(profile) for direction, profile in profiles.items()} if slow else profiles
-    return lambda epsilon: _chained_delta(profiles, read, [*links] * count, float(epsilon))
+    return _Chained(profiles, read, [*links] * count)
+
+
+@dataclass(frozen=True, eq=False)
+class _Chained:
+    """The profile of a chain: even splits read ``profiles``, and others ``read``, for many epsilons together."""
+
+    profiles: Mapping[Direction, Profile]
+    read: Mapping[Direction, Profile]
+    links: Sequence[Direction]
+
+    def __call__(self, epsilon: float) -> float:
+        return self.each([epsilon])[0]
+
+    def each(self, epsilons: Sequence[float]) -> list[float]:
+        deltas: list[float] = _chained_deltas(self.profiles, self.read, self.links, epsilons).tolist()
+        return deltas
 
 
 def chords(profile: Profile) -> Profile:
@@ -81,23 +101,33 @@ def chords(profile: Profile) -> Profile:
     return chord
 
 
-def _chained_delta(
-    profiles: Mapping[Direction, Profile], read: Mapping[Direction, Profile], links: Sequence[Direction], epsilon: float
-) -> float:
-    part = epsilon / len(links)
-    tried = {0.0: _split(profiles, links, epsilon, 0.0)}
-    if tried[0.0] > 0.0:
-        scale = _gaussian_step(_link(profiles, links[0], part), part)
+def _chained_deltas(
+    profiles: Mapping[Direction, Profile],
+    read: Mapping[Direction, Profile],
+    links: Sequence[Direction],
+    epsilons: Sequence[float],
+) -> Array:
+    """The least over the splits that are tried, for each epsilon; shape (n,)."""
+    count = len(links)
+    ends = np.array(epsilons, dtype=np.float64)
+    known: list[tuple[Array, Array]] = [(np.zeros(ends.size), _split(profiles, links, ends, np.zeros(ends.size)))]
+    least = known[0][1]
+    left = np.flatnonzero(least > 0.0)
+    if left.size:
+        ends = ends[left]
+        scale = _gaussian_step(_links(profiles, links[:1], [ends / count])[0], ends / count)
         signs = (1.0, -1.0) if len(set(links)) > 1 else (1.0,)  # the first link may be the one that needs more
-        steps = [sign * factor * scale for sign in signs for factor in FACTORS]
-        read = _foreseen(read, links, epsilon, steps)
-        tried |= {step: _split(read, links, epsilon, step) for step in steps}
+        steps = np.multiply.outer([0.0, *(sign * factor for sign in signs for factor in FACTORS)], scale)
+        splits = np.concatenate([least[None, left], _split(read, links, ends, steps[1:])])
         for _ in range(REFINEMENTS):
-            step = _bottom_of_parabola(tried)
-            if step is None or step in tried:
-                break
-            tried[step] = _split(read, links, epsilon, step)
-    return min(*tried.values(), 1.0)
+            order = np.argsort(steps, axis=0)
+            steps, splits = np.take_along_axis(steps, order, 0), np.take_along_axis(splits, order, 0)
+            bottom = _bottoms_of_parabolas(steps, splits)
+            steps = np.concatenate([steps, bottom[None]])
+            splits = np.concatenate([splits, _split(read, links, ends, bottom)[None]])
+        least = least.copy()
+        least[left] = splits.min(axis=0)
+    return np.minimum(least, 1.0)
 
 
 def _even_delta(profiles: Mapping[Direction, Profile], links: Sequence[Direction], count: int, epsilon: float) -> float:
@@ -107,78 +137,65 @@ def _even_delta(profiles: Mapping[Direction, Profile], links: Sequence[Direction
     return min(shares * max(profiles[link](part) for link in set(links)) * (1.0 + ROUNDING), 1.0)
 
 
-def _split(profiles: Mapping[Direction, Profile], links: Sequence[Direction], epsilon: float, step: float) -> float:
-    """The bound by parts that grow by ``step`` from one link to the next; in total they are just below epsilon."""
-    known: dict[tuple[float, Direction], float] = {}
-    total, before = 0.0, 0.0
-    for part, link in zip(_parts(len(links), epsilon, step), links, strict=True):
-        if (part, link) not in known:
-            known[part, link] = _link(profiles, link, part)
-        if before > MAX_EPSILON:
-            return 1.0
-        total += exp(before) * known[part, link]
+def _split(profiles: Mapping[Direction, Profile], links: Sequence[Direction], epsilon: Array, step: Array) -> Array:
+    """The bound by parts that grow by ``step`` from one link to the next; in total they are just below epsilon.
+
+    Shapes: epsilon (n,), step (n,) or (m, n), as the result.
+    """
+    margin = SUM_ROUNDING * (epsilon + np.abs(step) * len(links))
+    first = epsilon / len(links) - 0.5 * step * (len(links) - 1) - margin
+    parts = [first + step * place for place in range(len(links))]
+    total, before, largest = np.zeros(step.shape), np.zeros(step.shape), np.zeros(step.shape)
+    for part, value in zip(parts, _links(profiles, links, parts), strict=True):
+        largest = np.maximum(largest, before)
+        total += np.exp(np.minimum(before, MAX_EPSILON)) * value
         before += part
-    return total * (1.0 + ROUNDING)
+    return np.where(largest > MAX_EPSILON, 1.0, total * (1.0 + ROUNDING))
 
 
-def _parts(count: int, epsilon: float, step: float) -> Iterator[float]:
-    """Parts that grow by ``step``; their sum is just below epsilon."""
-    margin = SUM_ROUNDING * (epsilon + abs(step) * count)
-    first = epsilon / count - 0.5 * step * (count - 1) - margin
-    return (first + step * place for place in range(count))
+def _links(profiles: Mapping[Direction, Profile], links: Sequence[Direction], parts: Sequence[Array]) -> list[Array]:
+    """The profile of each link at any real epsilons: below 0 it follows from the other direction at -epsilon.
+
+    Each profile is read once at every place.
+    """
+    removes = [np.equal(part >= 0.0, link is Direction.REMOVE) for link, part in zip(links, parts, strict=True)]
+    places = np.minimum(np.abs(np.stack(parts)), MAX_EPSILON)
+    values = np.empty(places.shape)
+    for direction, asked in ((Direction.REMOVE, np.stack(removes)), (Direction.ADD, ~np.stack(removes))):
+        if asked.any():
+            different, where = np.unique(places[asked], return_inverse=True)
+            values[asked] = np.array(each(profiles[direction], different.tolist()))[where]
+    return [
+        np.where(part >= 0.0, value, -np.expm1(np.minimum(part, 0.0)) + np.exp(np.minimum(part, 0.0)) * value)
+        for part, value in zip(parts, values, strict=True)
+    ]
 
 
-def _foreseen(
-    profiles: Mapping[Direction, Profile], links: Sequence[Direction], epsilon: float, steps: Sequence[float]
-) -> dict[Direction, Profile]:
-    """The same profiles; what the splits with these steps ask of them is read at once."""
-    asked: dict[Direction, dict[float, None]] = {direction: {} for direction in profiles}
-    for step in steps:
-        for part, link in zip(_parts(len(links), epsilon, step), links, strict=True):
-            direction, place = _read_at(link, part)
-            asked[direction][place] = None
-    return {direction: _remembering(profile, list(asked[direction])) for direction, profile in profiles.items()}
-
-
-def _remembering(profile: Profile, places: Sequence[float]) -> Profile:
-    known = dict(zip(places, each(profile, places), strict=True)) if places else {}
-    return lambda epsilon: known[epsilon] if epsilon in known else profile(epsilon)
-
-
-def _read_at(link: Direction, epsilon: float) -> tuple[Direction, float]:
-    """The direction and the epsilon >= 0 at which a profile is read for a link at any real epsilon."""
-    if epsilon >= 0.0:
-        return link, min(epsilon, MAX_EPSILON)
-    return Direction.ADD if link is Direction.REMOVE else Direction.REMOVE, min(-epsilon, MAX_EPSILON)
-
-
-def _link(profiles: Mapping[Direction, Profile], link: Direction, epsilon: float) -> float:
-    """The profile of one link at any real epsilon: below 0 it follows from the other direction at -epsilon."""
-    direction, place = _read_at(link, epsilon)
-    value = profiles[direction](place)
-    return value if epsilon >= 0.0 else -expm1(epsilon) + exp(epsilon) * value
-
-
-def _gaussian_step(delta: float, epsilon: float) -> float:
+def _gaussian_step(delta: Array, epsilon: Array) -> Array:
     """``mu^2`` of the Gaussian with this value of its profile: the best step between the parts, were the link one."""
     from scipy.special import ndtr
 
-    low, high = 1e-6, 100.0
+    low, high = np.full(delta.shape, 1e-6), np.full(delta.shape, 100.0)
     for _ in range(40):
-        middle = sqrt(low * high)
-        tail = float(ndtr(0.5 * middle - epsilon / middle) - exp(epsilon) * ndtr(-0.5 * middle - epsilon / middle))
-        low, high = (middle, high) if tail < delta else (low, middle)
-    return high * high
+        middle = np.sqrt(low * high)
+        tail = ndtr(0.5 * middle - epsilon / middle) - np.exp(epsilon) * ndtr(-0.5 * middle - epsilon / middle)
+        low, high = np.where(tail < delta, middle, low), np.where(tail < delta, high, middle)
+    squared: Array = high * high
+    return squared
 
 
-def _bottom_of_parabola(tried: Mapping[float, float]) -> float | None:
-    """Where the parabola through the three lowest neighbours has its bottom, or None at an end."""
-    steps = sorted(tried)
-    best = min(range(len(steps)), key=lambda place: tried[steps[place]])
-    if not 0 < best < len(steps) - 1:
-        return None
-    (a, b, c), (fa, fb, fc) = steps[best - 1 : best + 2], (tried[step] for step in steps[best - 1 : best + 2])
+def _bottoms_of_parabolas(steps: Array, splits: Array) -> Array:
+    """Where the parabola through the three lowest neighbours has its bottom; at an end, the best step again.
+
+    Args:
+        steps: ascending along the first axis, shape (m, n).
+        splits: their bounds.
+    """
+    best = splits.argmin(axis=0)
+    places, inner = np.arange(best.size), np.clip(best, 1, len(steps) - 2)
+    a, b, c = (steps[inner + move, places] for move in (-1, 0, 1))
+    fa, fb, fc = (splits[inner + move, places] for move in (-1, 0, 1))
     left, right = (b - a) * (fb - fc), (b - c) * (fb - fa)
-    if left == right:
-        return None
-    return b - 0.5 * ((b - a) * left - (b - c) * right) / (left - right)
+    flat = (left == right) | (inner != best)
+    shift = 0.5 * ((b - a) * left - (b - c) * right) / np.where(flat, 1.0, left - right)
+    return np.where(flat, steps[best, places], b - shift)

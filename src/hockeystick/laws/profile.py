@@ -1,7 +1,7 @@
 """The privacy profile of a law, and its inverse, both on the law's safe side."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from dataclasses import dataclass
 from math import exp, isnan, log
 
 import numpy as np
@@ -61,6 +61,25 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     return min(max(value * factor, 0.0), 1.0)
 
 
+def law_deltas(law: Law, epsilons: Sequence[float], direction: Direction) -> list[float]:
+    """:func:`law_delta` of an upper law at many epsilons, from sums over its nodes that are made once.
+
+    The same but for rounding, for which twice as many additions are charged. O(nodes + epsilons log nodes).
+    """
+    assert law.side is Side.UPPER
+    moved = law.place_error + 8 * UNIT_ROUNDOFF
+    error = law.mass_error + moved + (2 * law.size + 16) * UNIT_ROUNDOFF
+    if not (error < 1.0 and law.is_finite):
+        return [1.0] * len(epsilons)
+    thresholds = np.exp(np.minimum(epsilons, MAX_EPSILON)) * (1.0 - moved)
+    if direction is Direction.REMOVE:
+        values = _calls(law, thresholds) / law.units.scale + law.p_inf
+    else:
+        values = thresholds * _puts(law, 1.0 / thresholds) / law.units.scale
+    deltas: list[float] = np.clip(values / (1.0 - error), 0.0, 1.0).tolist()
+    return deltas
+
+
 def product_delta(first: Law, second: Law, epsilon: float, direction: Direction) -> float:
     """delta(epsilon) of two independent mechanisms, from an upper law of each, without a law of both.
 
@@ -113,10 +132,25 @@ def law_profiles(
 ) -> dict[Direction, Callable[[float], float]]:
     """Both directions of the largest (``choose=max``) or smallest profile of some laws."""
 
-    def chosen(epsilon: float, direction: Direction) -> float:
-        return choose(law_delta(law, epsilon, direction) for law in laws)
+    return {direction: _OfLaws(laws, choose, direction) for direction in Direction}
 
-    return {direction: partial(chosen, direction=direction) for direction in Direction}
+
+@dataclass(frozen=True, eq=False)
+class _OfLaws:
+    """The profile of some laws in one direction; of upper laws, many epsilons are read together."""
+
+    laws: Sequence[Law]
+    choose: Callable[[Iterable[float]], float]
+    direction: Direction
+
+    def __call__(self, epsilon: float) -> float:
+        return self.choose(law_delta(law, epsilon, self.direction) for law in self.laws)
+
+    def each(self, epsilons: Sequence[float]) -> list[float]:
+        if any(law.side is Side.LOWER for law in self.laws):
+            return [self(epsilon) for epsilon in epsilons]
+        columns = [law_deltas(law, epsilons, self.direction) for law in self.laws]
+        return [self.choose(values) for values in zip(*columns, strict=True)]
 
 
 def smallest_epsilon(
