@@ -6,13 +6,17 @@ these formulas come from this table: every answer is appended to work.csv, and a
 Monte Carlo draws for both sides together, until they are close: for at most 150 bins, as for more it draws until the
 planned sampling is over (32 seconds for 300 bins).
 
+The work of sampling is counted in samples: ``SMALL_RUNS`` are pairs of a few steps, whose proposals are measured for
+one sample of a run.
+
 Measure on an idle machine. Kernels are compiled before; what the file has is not measured again.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import process_time
 
@@ -22,7 +26,11 @@ from benchmarks.case import forget
 from hockeystick.accountants.registry import ACCOUNTANTS, warm_up
 from hockeystick.certification.schedule import settings_for
 from hockeystick.errors import UnsupportedError
+from hockeystick.monte_carlo.estimation import Estimation
+from hockeystick.monte_carlo.proposals import Proposal
+from hockeystick.monte_carlo.runs import run_chunk, seconds_per_sample
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.samples import Run
 from hockeystick.types import Kind
 
 DELTA = 1e-5
@@ -63,15 +71,40 @@ RUNS = {
 }
 
 
+def _few(strategy: str, sampler: dict[str, object], examples: int = 1) -> hs.Mechanism:
+    unit = {"kind": "user", "examples_per_user": examples} if examples > 1 else {"kind": "example"}
+    matrix: dict[str, object] = {"kind": strategy} | ({"bands": 2} if strategy == "banded_square_root" else {})
+    return hs.Mechanism.parse({"strategy": matrix, "sampler": sampler, "unit": unit, "noise_multiplier": 2.0})
+
+
+THREE_STEPS: dict[str, object] = {"kind": "poisson", "sampling_prob": 0.3, "steps": 3}
+SMALL_RUNS = {
+    "2 bins": _few("square_root", {"kind": "balls_in_bins", "bins": 2}),
+    "2 bins, independent": _few("identity", {"kind": "balls_in_bins", "bins": 2}),
+    "3 bins, twice": _few("identity", {"kind": "random_allocation", "bins": 3, "epochs": 2}),
+    "3 steps": _few("banded_square_root", THREE_STEPS),
+    "3 steps, tree": _few("binary_tree", THREE_STEPS),
+    "users in 3 steps": _few("square_root", THREE_STEPS, 2),
+    "users of 3 in 3 steps": _few("binary_tree", THREE_STEPS, 3),
+    "6 steps in groups": _few("square_root", {"kind": "cyclic_poisson", "groups": 2, "sampling_prob": 0.3, "steps": 6}),
+    "6 steps apart": _few("banded_square_root", {"kind": "b_min_sep", "min_sep": 2, "sampling_prob": 0.2, "steps": 6}),
+    "50 steps": _few("square_root", {"kind": "poisson", "sampling_prob": 0.05, "steps": 50}),
+}
+"""Sampled alone."""
+PILOTED, TIMED = 0.05, 65_536
+"""Work, in standard seconds, after which the runs of a pair are known, and samples that are timed."""
+
+
 @dataclass(frozen=True)
 class Row:
-    """What one method takes for one side.
+    """What one method takes for one side, or one sample of a proposal.
 
     Attributes:
-        run: of ``RUNS``.
+        run: of ``RUNS`` or ``SMALL_RUNS``.
+        method: or the direction and the proposal.
         side: or both, of samples.
         seconds: of the processor.
-        epsilon: what it says; nan where it refuses.
+        epsilon: what it says; nan where it refuses, and for one sample.
     """
 
     run: str
@@ -114,6 +147,26 @@ def sides_of(run: str, method: str) -> tuple[str, ...]:
     return (BOTH,) if isinstance(sampler, hs.BallsInBins) and sampler.bins <= MOST_SAMPLED else ()
 
 
+def sampled(run: str) -> Iterator[tuple[Row, Callable[[], Row]]]:
+    """For every proposal of a small run what is planned for one sample, and a measurement of it."""
+    pair = dominating_pair(SMALL_RUNS[run]).members[-1]
+    estimation = Estimation(pair, hs.Question(delta=DELTA), hs.MonteCarlo(seed=1), hs.Deadline(), work=PILOTED)
+    estimation.sample()
+    for tally in estimation.tallies:
+        drawn = tally.run.model_copy(update={"chunk_size": TIMED})
+        proposal = estimation.family.build(pair, drawn.direction, drawn.proposal, drawn.parameters)
+        losses = estimation.pilots.draw(proposal, "work").losses
+        seconds = seconds_per_sample(proposal, [node.epsilon for node in drawn.nodes], losses)
+        planned_row = Row(run, f"{drawn.direction} {drawn.proposal}", BOTH, seconds, float("nan"))
+        yield planned_row, partial(_timed, planned_row, proposal, drawn)
+
+
+def _timed(row: Row, proposal: Proposal, run: Run) -> Row:
+    started = process_time()
+    run_chunk(proposal, run, 0)
+    return replace(row, seconds=(process_time() - started) / TIMED)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what the file does not have."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -129,6 +182,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     row = measured(run, method, side)
                     append(options.answers, row)
                     print(f"{run}, {method} {side}: {planned(run, method):.2g} planned, {row.seconds:.2g} taken")
+    for run in SMALL_RUNS:
+        for expected, measure in sampled(run) if options.only in run else ():
+            if expected.cell not in known:
+                row = measure()
+                append(options.answers, row)
+                print(f"{run}, {row.method}: {expected.seconds:.2g} planned for a sample, {row.seconds:.2g} taken")
     return 0
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from benchmarks.answer_files import read
-from benchmarks.work import ANSWERS, BOTH, METHODS, RUNS, Row, main, planned, sides_of
+from benchmarks.work import ANSWERS, BOTH, METHODS, RUNS, SMALL_RUNS, Row, main, planned, sampled, sides_of
 from hockeystick.types import Side
 
 MEASURED = read(ANSWERS, Row)
@@ -19,7 +19,7 @@ USERS = "users in 4 bins"
 @pytest.mark.parametrize("run", ANSWERED)
 def test_work_on_cells_is_within_a_factor_of_two_of_what_was_measured(run: str) -> None:
     assert planned(run, CELLS) <= 2.0 * _taken(run, CELLS)
-    assert (planned(run, CELLS) < 0.5 * _taken(run, CELLS)) == (run == USERS)
+    assert planned(run, CELLS) >= _taken(run, CELLS) / (3.0 if run == USERS else 2.0)
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -38,6 +38,15 @@ def _taken(run: str, method: str) -> float:
 def test_work_on_samples_is_within_a_factor_of_four_of_what_was_measured(run: str) -> None:
     """The largest weight and the variance decide how many samples there are, which no pilot has told yet."""
     assert 0.25 <= planned(run, SAMPLES) / MEASURED[run, SAMPLES, BOTH].seconds <= 4.0
+
+
+@pytest.mark.parametrize("run", SMALL_RUNS)
+def test_work_on_one_sample_is_within_a_factor_of_three_of_what_was_measured(run: str) -> None:
+    """Pairs of a few steps, for which the values at the nodes take as long as the samples."""
+    expected = [planned for planned, _ in sampled(run)]
+    assert expected
+    for row in expected:
+        assert 1.0 / 3.0 <= row.seconds / MEASURED[row.cell].seconds <= 3.0
 
 
 def test_what_is_measured_is_kept(tmp_path, capsys, monkeypatch):

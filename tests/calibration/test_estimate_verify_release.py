@@ -39,8 +39,8 @@ from hockeystick.certification.verification import verify
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.monte_carlo.acceptance import CANDIDATE_SHARES, Acceptance
+from hockeystick.monte_carlo.aims import Aim
 from hockeystick.monte_carlo.claim import Statement
-from hockeystick.monte_carlo.estimation import Aim
 from hockeystick.monte_carlo.release import release_delta
 from hockeystick.monte_carlo.statistics import failure_spent
 from hockeystick.pairs.base import DominatingPair

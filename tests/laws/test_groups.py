@@ -1,6 +1,7 @@
 """Chains of neighbours against chains of real distributions, and against the closed form of the Gaussian."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 from math import exp
 
@@ -9,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hockeystick.laws import groups
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.groups import KNOT_SCALE, KNOT_WIDTH, MOST_PARTS, chained, chords
-from hockeystick.laws.profile import each
+from hockeystick.laws.law import Array
+from hockeystick.laws.profile import Profile, each
 from hockeystick.types import Direction, Side
 
 REMOVE, ADD = Direction.REMOVE, Direction.ADD
@@ -68,6 +71,36 @@ def test_mixed_links_cover_both_ways(outcomes: int, seed: int) -> None:
     }
     for epsilon in (0.0, 0.5, 2.0):
         assert chained(profiles, [REMOVE, ADD])(epsilon) >= hockey_stick(first, last, epsilon) - 1e-15
+
+
+@pytest.mark.parametrize("sigma", [0.7, 2.0])
+@pytest.mark.parametrize("links", [[REMOVE] * 2, [REMOVE] * 3, [ADD] * 5, [REMOVE, ADD]])
+def test_slow_profiles_are_read_where_a_split_may_be_the_best(
+    sigma: float, links: list[Direction], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bound, to the last bit, as when all splits are computed, from fewer values."""
+
+    def bounds() -> tuple[list[float], int]:
+        read: set[tuple[Direction, float]] = set()
+
+        def profile(direction: Direction, epsilon: float) -> float:
+            read.add((direction, epsilon))
+            return gaussian_delta(sigma, 1.0, epsilon, Side.UPPER)
+
+        bound = chained({direction: partial(profile, direction) for direction in Direction}, links, slow=True)
+        return [bound(epsilon) for epsilon in (0.0, 0.05, 0.5, 2.0, 8.0)], len(read)
+
+    def every(
+        read: Mapping[Direction, Profile], links: list[Direction], epsilon: float, steps: Array, even: float
+    ) -> Array:
+        splits = [groups._split(read, links, np.array([epsilon]), np.array([step]))[0] for step in steps[1:]]
+        return np.array([even, *splits])
+
+    promising, few = bounds()
+    monkeypatch.setattr(groups, "_promising", every)
+    all_splits, many = bounds()
+    assert promising == all_splits
+    assert few < 0.8 * many
 
 
 @pytest.mark.parametrize("count", [2, 7, MOST_PARTS, MOST_PARTS + 1, 10**9])

@@ -12,7 +12,8 @@ import hockeystick as hs
 from hockeystick.bounds import Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.estimation import CostlyBound, Estimation
+from hockeystick.monte_carlo.aims import CostlyBound
+from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.monte_carlo.far.chains import chain_of
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.far.family import FAMILY

@@ -14,7 +14,17 @@ from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.estimation import _nodes
 from hockeystick.monte_carlo.pilots import Pilots
 from hockeystick.monte_carlo.proposals import Family
-from hockeystick.monte_carlo.runs import BLOCK, CELL, CELL_LIMIT, fingerprint, run_chunk, stream_generator
+from hockeystick.monte_carlo.runs import (
+    BLOCK,
+    CELL,
+    CELL_LIMIT,
+    SECONDS_PER_SAMPLE,
+    SECONDS_PER_VALUE,
+    fingerprint,
+    run_chunk,
+    seconds_per_sample,
+    stream_generator,
+)
 from hockeystick.monte_carlo.statistics import Tally
 from hockeystick.monte_carlo.verification import check_run
 from hockeystick.pairs.base import DominatingPair
@@ -113,6 +123,21 @@ def test_cells_count_the_samples_with_a_positive_loss() -> None:
     assert chunk.cells.dtype == np.int32
     assert chunk.counts.dtype == np.int64
     assert 0 < chunk.counts.sum() < RUN.chunk_size
+
+
+def test_a_sample_is_planned_by_the_values_that_nodes_add() -> None:
+    """Each sample alone adds a value at the nodes below its loss, and that is how many are counted."""
+    epsilons = [0.0, 0.5, 0.5, 1.0, 2.0, 3.0]
+    losses = (-1.0, 0.2, 0.7, 1.4, 2.0, 2.5, 9.0)
+    added = 0
+    for loss in losses:
+        alone = Scripted(shift=1.0, centre=2.0, weights=(0.0,), losses=(loss,))
+        run = run_of(alone, tuple(node(alone, Side.LOWER, epsilon) for epsilon in epsilons), chunk_size=1)
+        added += int(np.count_nonzero(run_chunk(alone, run, 0).sums))
+    assert added == 0 + 1 + 3 + 4 + 4 + 5 + 6
+    planned = seconds_per_sample(PROPOSAL, epsilons, np.array([*losses, nan]))
+    values = (planned - PROPOSAL.cost - SECONDS_PER_SAMPLE) / SECONDS_PER_VALUE
+    assert values == pytest.approx(added / (len(losses) + 1))
 
 
 def test_values_are_moved_to_the_side_of_their_bound() -> None:

@@ -8,7 +8,10 @@ import pytest
 import hockeystick as hs
 from hockeystick.laws.profile import smallest_epsilon
 from hockeystick.monte_carlo import estimation
+from hockeystick.monte_carlo.aims import Aim
 from hockeystick.monte_carlo.estimation import Estimation
+from hockeystick.monte_carlo.runs import seconds_per_sample
+from hockeystick.monte_carlo.statistics import Tally
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
@@ -33,22 +36,32 @@ def test_runs_for_one_side_each_go_on_in_turns(work: float) -> None:
     if work == inf:
         assert all(sampling.tight(aim, tally) for tally in sides.values())
     else:
-        costs = [choice.proposal.cost for choice in aim.choices]
+        costs = [spent_by(aim, tally) / tally.samples for tally in sampling.tallies]
         assert sampling.spent <= work + 2.0 * max(tally.run.chunk_size for tally in sampling.tallies) * sum(costs)
-        cost = {choice.proposal.name: choice.proposal.cost for choice in aim.choices}
         upper, lower = (
-            (sampling.gap(aim, sides[side]) - 1.0) / (sides[side].samples * cost[sides[side].run.proposal])
-            for side in (Side.UPPER, Side.LOWER)
+            (sampling.gap(aim, sides[side]) - 1.0) / spent_by(aim, sides[side]) for side in (Side.UPPER, Side.LOWER)
         )
         assert 0.3 <= upper / lower <= 3.0
-    assert sampling.spent == pytest.approx(
-        sum(
-            tally.samples * choice.proposal.cost
-            for tally in sampling.tallies
-            for choice in aim.choices
-            if choice.proposal.name == tally.run.proposal
-        )
-    )
+    assert sampling.spent == pytest.approx(sum(spent_by(aim, tally) for tally in sampling.tallies))
+
+
+def spent_by(aim: Aim, tally: Tally) -> float:
+    """Standard seconds of a run: of its samples, and of their values at its nodes."""
+    choice = next(choice for choice in aim.choices if choice.proposal.name == tally.run.proposal)
+    epsilons = [node.epsilon for node in tally.run.nodes]
+    return tally.samples * seconds_per_sample(choice.proposal, epsilons, choice.pilot.losses)
+
+
+@pytest.mark.parametrize("work", [0.2, 0.8])
+def test_sides_that_take_turns_end_soon_after_the_work(work: float) -> None:
+    """However close the bounds have to be: a first round is a small part of the work, each later one .4 of its run."""
+    options = hs.MonteCarlo(seed=3, failure_probability=1e-6, ratio=1e-4)
+    sampling = Estimation(pair_of(20, 0.05, 3.0), hs.Question(epsilon=0.5), options, hs.Deadline(), work=work)
+    aim = sampling.aim(Direction.REMOVE)
+    sampling.pursue_each(aim, tuple(Side), 1.0)
+    chunks = [spent_by(aim, tally) / tally.chunks for tally in sampling.tallies]
+    assert len(chunks) == len(Side)
+    assert sampling.spent <= 1.4 * work + 2.0 * sum(chunks)
 
 
 def test_a_side_without_a_bound_leaves_the_other_its_half_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,8 +74,7 @@ def test_a_side_without_a_bound_leaves_the_other_its_half_of_the_work(monkeypatc
     sides = {tally.run.nodes[0].side: tally for tally in sampling.tallies}
     assert sampling.gap(aim, sides[Side.LOWER]) == inf
     assert sampling.gap(aim, sides[Side.UPPER]) < inf
-    cost = next(choice.proposal.cost for choice in aim.choices if Side.UPPER in choice.proposal.sides)
-    assert sides[Side.UPPER].samples * cost >= 0.3
+    assert spent_by(aim, sides[Side.UPPER]) >= 0.3
     assert sampling.spent <= 1.2  # the last round ends later
 
 

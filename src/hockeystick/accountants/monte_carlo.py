@@ -26,7 +26,8 @@ from hockeystick.settings import MonteCarlo, Settings
 from hockeystick.types import Direction, Kind, Side
 
 if TYPE_CHECKING:
-    from hockeystick.monte_carlo.estimation import CostlyBound, Estimation
+    from hockeystick.monte_carlo.aims import CostlyBound
+    from hockeystick.monte_carlo.estimation import Estimation
 
 ADD_FROM = (direct.ACCOUNTANT, split_noise.ACCOUNTANT, separated_windows.ACCOUNTANT)
 COSTLY_FROM = (participation_windows.ACCOUNTANT, fresh_epochs.ACCOUNTANT)
@@ -51,7 +52,7 @@ def costly_upper(pair: DominatingPair) -> "CostlyBound | None":
 
     Those of windows of participations, and of epochs that are made independent.
     """
-    from hockeystick.monte_carlo.estimation import CostlyBound
+    from hockeystick.monte_carlo.aims import CostlyBound
 
     if separated_windows.ACCOUNTANT.why_not(pair, Side.UPPER) is None:
         return None

@@ -48,7 +48,7 @@ from hockeystick.types import Side
 
 if TYPE_CHECKING:
     from hockeystick.monte_carlo.acceptance import Acceptance
-    from hockeystick.monte_carlo.estimation import Aim
+    from hockeystick.monte_carlo.aims import Aim
 
 PARTS = (0.98, 0.96, 0.93, 0.9, 0.86, 0.81, 0.75, 0.68, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01)
 """Of the target, for what delta may be at a candidate: the smaller the easier to tell, and the more noise."""

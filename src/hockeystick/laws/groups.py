@@ -13,7 +13,7 @@ not be exact. Proof: docs/theory/units.md, "Chains".
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import expm1, log1p
+from math import exp, expm1, inf, log1p
 
 import numpy as np
 
@@ -118,7 +118,11 @@ def _chained_deltas(
         scale = _gaussian_step(_links(profiles, links[:1], [ends / count])[0], ends / count)
         signs = (1.0, -1.0) if len(set(links)) > 1 else (1.0,)  # the first link may be the one that needs more
         steps = np.multiply.outer([0.0, *(sign * factor for sign in signs for factor in FACTORS)], scale)
-        splits = np.concatenate([least[None, left], _split(read, links, ends, steps[1:])])
+        if read is profiles:
+            splits = np.concatenate([least[None, left], _split(read, links, ends, steps[1:])])
+        else:
+            tried = [_promising(read, links, *asked) for asked in zip(ends, steps.T, least[left], strict=True)]
+            splits = np.stack(tried, axis=1)
         for _ in range(REFINEMENTS):
             order = np.argsort(steps, axis=0)
             steps, splits = np.take_along_axis(steps, order, 0), np.take_along_axis(splits, order, 0)
@@ -128,6 +132,41 @@ def _chained_deltas(
         least = least.copy()
         least[left] = splits.min(axis=0)
     return np.minimum(least, 1.0)
+
+
+def _promising(
+    read: Mapping[Direction, Profile], links: Sequence[Direction], epsilon: float, steps: Array, even: float
+) -> Array:
+    """The bounds by these steps, of which the first is 0 and has ``even``; infinite where one cannot be the best.
+
+    As a profile falls with epsilon, the first of parts that grow is charged the more the larger the step; so is the
+    last of parts that fall, and what stands before it is larger. Once it alone is above the best, all larger steps are.
+
+    Args:
+        steps: shape (m,), of each sign in ascending order of their sizes.
+    """
+    splits = np.full(steps.size, inf)
+    splits[0] = even
+
+    def split(step: float) -> float:
+        return float(_split(read, links, np.array([epsilon]), np.array([step]))[0])
+
+    for sign in (1.0, -1.0):
+        charged = slice(0, 1) if sign > 0.0 else slice(-1, None)
+        for row in np.flatnonzero(sign * steps > 0.0):
+            parts = _parts(len(links), np.array([epsilon]), steps[row : row + 1])
+            before = 0.0 if sign > 0.0 else float(np.sum(parts[:-1]))
+            if before > MAX_EPSILON:
+                break
+            if exp(before) * float(_links(read, links[charged], parts[charged])[0][0]) > splits.min():
+                break
+            splits[row] = split(steps[row])
+    order = np.argsort(steps)
+    best_at = int(np.clip(np.flatnonzero(order == splits.argmin())[0], 1, steps.size - 2))
+    for row in order[best_at - 1 : best_at + 2]:  # what parabolas are drawn through
+        if splits[row] == inf:
+            splits[row] = split(steps[row])
+    return splits
 
 
 def _even_delta(profiles: Mapping[Direction, Profile], links: Sequence[Direction], count: int, epsilon: float) -> float:
@@ -142,15 +181,20 @@ def _split(profiles: Mapping[Direction, Profile], links: Sequence[Direction], ep
 
     Shapes: epsilon (n,), step (n,) or (m, n), as the result.
     """
-    margin = SUM_ROUNDING * (epsilon + np.abs(step) * len(links))
-    first = epsilon / len(links) - 0.5 * step * (len(links) - 1) - margin
-    parts = [first + step * place for place in range(len(links))]
+    parts = _parts(len(links), epsilon, step)
     total, before, largest = np.zeros(step.shape), np.zeros(step.shape), np.zeros(step.shape)
     for part, value in zip(parts, _links(profiles, links, parts), strict=True):
         largest = np.maximum(largest, before)
         total += np.exp(np.minimum(before, MAX_EPSILON)) * value
         before += part
     return np.where(largest > MAX_EPSILON, 1.0, total * (1.0 + ROUNDING))
+
+
+def _parts(count: int, epsilon: Array, step: Array) -> list[Array]:
+    """So many parts that grow by ``step``; in total they are just below epsilon."""
+    margin = SUM_ROUNDING * (epsilon + np.abs(step) * count)
+    first = epsilon / count - 0.5 * step * (count - 1) - margin
+    return [first + step * place for place in range(count)]
 
 
 def _links(profiles: Mapping[Direction, Profile], links: Sequence[Direction], parts: Sequence[Array]) -> list[Array]:
@@ -198,4 +242,5 @@ def _bottoms_of_parabolas(steps: Array, splits: Array) -> Array:
     left, right = (b - a) * (fb - fc), (b - c) * (fb - fa)
     flat = (left == right) | (inner != best)
     shift = 0.5 * ((b - a) * left - (b - c) * right) / np.where(flat, 1.0, left - right)
-    return np.where(flat, steps[best, places], b - shift)
+    bottoms: Array = np.where(flat, steps[best, places], b - shift)
+    return bottoms

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from hockeystick.bounds import Profile
 from hockeystick.errors import BudgetExceededError
-from hockeystick.monte_carlo.estimation import ATTEMPT_SHARES, Aim, Estimation
+from hockeystick.monte_carlo.aims import Aim
+from hockeystick.monte_carlo.estimation import ATTEMPT_SHARES, Estimation
 from hockeystick.monte_carlo.pilots import ENOUGH as SEEN
 from hockeystick.monte_carlo.pilots import Pilot
 from hockeystick.monte_carlo.statistics import Tally, profiles_of

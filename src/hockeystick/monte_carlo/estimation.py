@@ -8,7 +8,7 @@
 4. The bounds of all attempts hold together; the best of them is reported, however wide.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +21,7 @@ import numpy as np
 from hockeystick.bounds import Profile, Question
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError
+from hockeystick.monte_carlo.aims import Aim, CostlyBound
 from hockeystick.monte_carlo.claim import MonteCarloClaim, RunClaim, Statement
 from hockeystick.monte_carlo.confidence import bet_from_pilot, samples_needed
 from hockeystick.monte_carlo.families import family_of
@@ -36,7 +37,7 @@ from hockeystick.monte_carlo.pilots import (
 )
 from hockeystick.monte_carlo.proposals import Family, Proposal
 from hockeystick.monte_carlo.release import release_delta
-from hockeystick.monte_carlo.runs import MARGIN, fingerprint, in_this_process
+from hockeystick.monte_carlo.runs import MARGIN, fingerprint, in_this_process, seconds_per_sample
 from hockeystick.monte_carlo.statistics import Tally, best_profile, profiles_of
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.samples import Chunk, Node, Run
@@ -60,7 +61,7 @@ SMALLEST_BOUND = 1e-300
 LARGEST_FIRST = 32
 """Most chunks in the first round."""
 FIRST_ROUND = 1 / 16
-"""The first round's share of the planned samples."""
+"""The first round's share of the planned samples, or of those that there is work for."""
 FRACTIONS = (1.0, 1.0 / 10.0, 1.0 / 100.0)
 """Fractions are tuned for these parts of the planned samples, as time may run out early."""
 FINE = 4
@@ -82,38 +83,6 @@ COSTLY_ALONE = 0.5
 """The costly bound takes the place of samples that would take more than this part of the work to show as much."""
 SPARED = 0.9
 """A direction whose deterministic bound is below this fraction of the other's estimate is not sampled."""
-
-
-@dataclass(frozen=True)
-class Aim:
-    """Where a direction's samples have to be good, and what the proposals would cost there.
-
-    ``goal`` is the delta that an upper bound has to come below to settle the matter; 0 where there is none.
-    ``effective`` is the effective number of samples behind ``delta``, where somebody asks.
-    """
-
-    direction: Direction
-    epsilon: float
-    delta: float
-    steepness: float
-    choices: Sequence[Choice]
-    goal: float = 0.0
-    effective: float = 0.0
-
-
-@dataclass(frozen=True)
-class CostlyBound:
-    """A deterministic upper bound on the add direction, which is computed where its samples would take longer.
-
-    It counts only where it takes the place of the samples, so a claim with samples of add does not rest on it.
-
-    Attributes:
-        seconds: standard seconds that it takes.
-        profile: computes it; None where it turns out not to apply.
-    """
-
-    seconds: float
-    profile: Callable[[Deadline], Profile | None]
 
 
 @dataclass
@@ -308,8 +277,13 @@ class Estimation:
         return False
 
     def _seconds(self, aim: Aim) -> float:
-        """Standard seconds of sampling that a direction will probably take."""
-        return min(self.plan(aim, choice) * choice.proposal.cost for choice in aim.choices)
+        """Standard seconds of sampling that an upper bound of a direction will probably take."""
+        return min(self.plan(aim, choice) * self._each(aim, choice) for choice in aim.choices)
+
+    def _each(self, aim: Aim, choice: Choice) -> float:
+        """Standard seconds of one sample for an upper bound."""
+        epsilons = [epsilon for epsilon in self.places(aim, Side.UPPER) for _ in FRACTIONS]
+        return seconds_per_sample(choice.proposal, epsilons, choice.pilot.losses)
 
     def aim(self, direction: Direction) -> Aim:
         """Where the question's answer is in one direction, by pilots."""
@@ -343,11 +317,12 @@ class Estimation:
             return
         useful.sort(key=lambda choice: self.plan(aim, choice) * choice.proposal.cost)
         for attempt, choice in enumerate(useful[: len(self.shares)]):
-            cost = choice.proposal.cost
-            planned = min(self.plan(aim, choice), max(LONGEST / cost, FEWEST))
+            planned = min(self.plan(aim, choice), max(LONGEST / choice.proposal.cost, FEWEST))
             run = self._freeze(aim, choice, planned, sides, self.failure(attempt))
+            cost = seconds_per_sample(choice.proposal, [node.epsilon for node in run.nodes], choice.pilot.losses)
             result = Tally.empty(run)
-            succeeded = yield from self._draw(aim, choice, result, planned, deadline, most=max(work / cost, FEWEST))
+            most = max(work / cost, FEWEST)
+            succeeded = yield from self._draw(aim, choice, result, planned, deadline, most=most, cost=cost)
             work = max(work - cost * result.samples, 0.0)
             if succeeded or work == 0.0:
                 return
@@ -401,14 +376,18 @@ class Estimation:
         return sorted({min(epsilon, 700.0) for epsilon in near + far if epsilon >= 0.0})
 
     def _draw(
-        self, aim: Aim, choice: Choice, result: Tally, planned: float, deadline: Deadline, *, most: float
+        self, aim: Aim, choice: Choice, result: Tally, planned: float, deadline: Deadline, *, most: float, cost: float
     ) -> Generator[float, None, bool]:
-        """Draw chunks in rounds until the attempt has succeeded (True) or failed (False), ``most`` samples at most."""
+        """Draw chunks in rounds until the attempt has succeeded (True) or failed (False), ``most`` samples at most.
+
+        Each of them takes ``cost`` standard seconds.
+        """
         run, counted = result.run, 0
         self.tallies.append(result)
         expected = max(planned / run.chunk_size, 1.0)
-        last = ceil(min(PATIENCE * expected, most / run.chunk_size, 1e12))
-        target = max(1, ceil(min(FIRST_ROUND * expected, LARGEST_FIRST, last)))
+        allowed = most / run.chunk_size
+        last = ceil(min(PATIENCE * expected, allowed, 1e12))
+        target = max(1, ceil(min(FIRST_ROUND * min(expected, allowed), LARGEST_FIRST)))
         while True:
             verdict: bool | None = None
             for chunk in self._chunks(choice.proposal, result, target, deadline):
@@ -417,7 +396,7 @@ class Estimation:
                     verdict = self.verdict(aim, result, planned)
                 if verdict is not None:
                     break
-            drawn, counted = choice.proposal.cost * (result.samples - counted), result.samples
+            drawn, counted = cost * (result.samples - counted), result.samples
             self.work, self.spent = max(self.work - drawn, 0.0), self.spent + drawn
             if verdict is not None:
                 return verdict
