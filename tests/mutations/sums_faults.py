@@ -8,6 +8,7 @@ TENSORS = "tests/training/test_torch_exact_sums.py"
 TRAINING = "tests/training/test_exact_training.py"
 RECORDS = "tests/training/test_exact_records.py"
 AUDIT = "tests/audit/test_invariance.py"
+IN_JAX = "tests/training/test_jax_invariance.py"
 SHARDS = "tests/training/test_exact_shards.py"
 TRAINER = "tests/training/test_huggingface_exact.py"
 JAX = "tests/training/test_jax_exact.py"
@@ -282,6 +283,27 @@ FAULTS = [
         "return bool(part.training and chance > 1.0)",
         "dropout is not named",
         f"{AUDIT}::test_dropout_is_named",
+    ),
+    (
+        "training/jax/invariance.py",
+        "differing = [row for row in others if not np.array_equal(row, first)]",
+        "differing = [row for row in others if not np.allclose(row, first)]",
+        "changes below the usual tolerance are not seen in JAX",
+        f"{IN_JAX}::test_a_change_of_a_last_bit_at_one_place_is_found_and_places_can_be_chosen",
+    ),
+    (
+        "training/jax/invariance.py",
+        "    return [*made, *([list(neighbours)] if neighbours else [])]",
+        "    return made",
+        "the given neighbours are left out in JAX",
+        f"{IN_JAX}::test_given_neighbours_stand_beside_the_example",
+    ),
+    (
+        "training/jax/execution_plan.py",
+        'return () if self._audit is None else ("invariance_audited",)',
+        'return ("invariance_audited",)',
+        "a record says that a loss was audited without an audit",
+        f"{IN_JAX}::test_the_record_says_that_the_loss_was_audited",
     ),
     (
         "training/exact_sums.py",

@@ -34,9 +34,9 @@ from hockeystick.training.huggingface.preparation import in_order, numbered
 from hockeystick.training.huggingface.private_names import check_names, keep_from_accelerate
 from hockeystick.training.huggingface.processes import check_data, check_saved, mean_over_all, seed_apart, shared
 from hockeystick.training.huggingface.rows import Rows
+from hockeystick.training.invariance import Invariance
 from hockeystick.training.record import RunRecord
 from hockeystick.training.torch import PrivacyEngine
-from hockeystick.training.torch.invariance import Invariance
 from hockeystick.training.torch.loader import size_of_dataset
 
 UNFINISHED = ".unfinished-checkpoint"

@@ -1,7 +1,8 @@
 """Training with JAX and JAX Privacy that is what its certificate says. Needs the extra ``jax``.
 
 :class:`ExecutionPlanConfig` makes JAX Privacy's execution plan of a plan. :class:`Noise` and :class:`BatchSampler` are
-its parts, for training loops without JAX Privacy's; :class:`Accountant` answers for its ``dp_event``.
+its parts, for training loops without JAX Privacy's; :class:`Accountant` answers for its ``dp_event``, and
+:func:`invariance` looks at the bits of per-example gradients.
 """
 
 from hockeystick.errors import install
@@ -16,6 +17,7 @@ except ImportError as error:
 from hockeystick.training.jax.accountant import Accountant, MechanismDpEvent
 from hockeystick.training.jax.batches import BatchSampler
 from hockeystick.training.jax.execution_plan import ExecutionPlanConfig
+from hockeystick.training.jax.invariance import invariance
 from hockeystick.training.jax.noise import Noise, NoiseState
 
-__all__ = ["Accountant", "BatchSampler", "ExecutionPlanConfig", "MechanismDpEvent", "Noise", "NoiseState"]
+__all__ = ["Accountant", "BatchSampler", "ExecutionPlanConfig", "MechanismDpEvent", "Noise", "NoiseState", "invariance"]

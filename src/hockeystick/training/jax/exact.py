@@ -53,16 +53,7 @@ class ExactGradient:
         self.rows, self.steps, self.scale, self.count = rows, steps, scale_of(clip_norm, steps), count
         self.shapes: list[Any] | None = None
 
-        def of_example(*args: Any) -> Any:
-            one = list(args)
-            for at in self.positions if keep_batch_dim else ():
-                one[at] = jax.tree.map(lambda leaf: leaf[None], one[at])
-            return jax.grad(fun, argnums)(*one)
-
-        def of_rows(*args: Any) -> Any:
-            return jax.vmap(of_example, [0 if at in self.positions else None for at in range(len(args))])(*args)
-
-        self._gradients = jax.jit(of_rows)
+        self._gradients = gradients_of_rows(fun, argnums, self.positions, keep_batch_dim)
 
     def __call__(self, *args: Any, is_padding_example: Any = None) -> Any:
         """The sum over the examples of a batch that are no padding; ``args`` are those of ``fun``."""
@@ -105,6 +96,27 @@ class ExactGradient:
         wide = [leaf if leaf.dtype in (np.float32, np.float64) else leaf.astype(np.float32) for leaf in gradients]
         flat = [np.ascontiguousarray(leaf).reshape(len(examples), -1) for leaf in wide]
         add_clipped(flat, [total.reshape(-1) for total in totals], self.scale, self.steps)
+
+
+def gradients_of_rows(
+    fun: Callable[..., Any], argnums: int | Sequence[int], positions: Sequence[int], keep_batch_dim: bool
+) -> Callable[..., Any]:
+    """The compiled function from the arguments of ``fun`` to the gradient of every example in a physical batch.
+
+    It is compiled again for every number of examples; ``positions`` are the arguments with a dimension for them.
+    """
+
+    def of_example(*args: Any) -> Any:
+        one = list(args)
+        for at in positions if keep_batch_dim else ():
+            one[at] = jax.tree.map(lambda leaf: leaf[None], one[at])
+        return jax.grad(fun, argnums)(*one)
+
+    def of_rows(*args: Any) -> Any:
+        return jax.vmap(of_example, [0 if at in positions else None for at in range(len(args))])(*args)
+
+    compiled: Callable[..., Any] = jax.jit(of_rows)
+    return compiled
 
 
 def refuse_traced(values: Any, name: str) -> None:

@@ -19,10 +19,12 @@ from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
 from hockeystick.training.engine import Engine
 from hockeystick.training.exact_sums import rows_of
+from hockeystick.training.invariance import Invariance
 from hockeystick.training.jax.accountant import MechanismDpEvent, relation_of
 from hockeystick.training.jax.batches import BatchSampler
 from hockeystick.training.jax.checkpoint import load_tree, save_tree
 from hockeystick.training.jax.exact import ExactGradient
+from hockeystick.training.jax.invariance import check_invariance
 from hockeystick.training.jax.noise import WIDE, Noise, positive, refuse_mapped, size_of
 from hockeystick.training.run import Run
 
@@ -86,9 +88,11 @@ class ExecutionPlanConfig(Engine):
         physical_batch_size: of exact noise, the examples whose gradients are computed at a time; by default the batch
             size where it is fixed, else a quarter of the expected one, up to the next multiple of 32.
         rho: as for :class:`Noise`, where the noise is exact.
+        invariance: of the loss at that size, from :func:`hockeystick.jax.invariance`, for the record of exact noise.
 
     Raises: InvalidInputError for what is neither a Plan nor a Mechanism, for one without noise multiplier or size of
-    the dataset, for another size than the plan's, and for what :class:`Noise` and the run refuse.
+    the dataset, for another size than the plan's, for an audit of something else, and for what :class:`Noise` and the
+    run refuse; UnsupportedError for an audit that saw changes.
     """
 
     def __init__(
@@ -106,13 +110,17 @@ class ExecutionPlanConfig(Engine):
         rows: Rows | None = None,
         physical_batch_size: int | None = None,
         rho: float | None = None,
+        invariance: Invariance | None = None,
     ) -> None:
         super().__init__(plan)
-        self._rho = rho
-        if physical_batch_size is not None and not self.mechanism.exact:
-            raise InvalidInputError("The 'physical_batch_size' argument is for exact noise; leave it out.")
+        self._rho, self._audit = rho, invariance
+        for name, value in (("physical_batch_size", physical_batch_size), ("invariance", invariance)):
+            if value is not None and not self.mechanism.exact:
+                raise InvalidInputError(f"The {name!r} argument is for exact noise; leave it out.")
         self.l2_clip_norm = positive("l2_clip_norm", l2_clip_norm)
         size, shape = self._size(num_examples), size_of(params)
+        self.physical_batch_size = rows_of(physical_batch_size, self.mechanism.sampler.promises(size, attribution), 1)
+        check_invariance(invariance, self.physical_batch_size, rho)
         self._settle()  # may take long, so what can be wrong comes before
         run = Run(
             self.mechanism,
@@ -128,12 +136,16 @@ class ExecutionPlanConfig(Engine):
         self._run = run
         self._batches = BatchSampler(run)
         self._noise = Noise(run, clip_norm=self.l2_clip_norm, divisor=run.expected_batch_size, rho=rho)
-        self.physical_batch_size = rows_of(physical_batch_size, self.mechanism.sampler.promises(size, attribution), 1)
 
     @property
     def rho(self) -> float | None:
         """The number that was given."""
         return self._rho
+
+    @property
+    def also_checked(self) -> tuple[str, ...]:
+        """What an audit looked at."""
+        return () if self._audit is None else ("invariance_audited",)
 
     def _size(self, given: int | None) -> int:
         planned = self._num_examples

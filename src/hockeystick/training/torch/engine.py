@@ -28,6 +28,7 @@ from hockeystick.strategies import Identity, Strategy
 from hockeystick.strategies.base import StrategySpec
 from hockeystick.training.engine import Engine
 from hockeystick.training.exact_sums import rows_of
+from hockeystick.training.invariance import Invariance
 from hockeystick.training.run import Run
 from hockeystick.training.seeds import fresh_generator
 from hockeystick.training.torch.accounting import Accounting
@@ -48,7 +49,6 @@ from hockeystick.training.torch.guards import (
     in_our_words,
     trained_by,
 )
-from hockeystick.training.torch.invariance import Invariance
 from hockeystick.training.torch.kept_inputs import SampleHooks
 from hockeystick.training.torch.loader import (
     BatchSampler,

@@ -9,11 +9,12 @@ from torch.nn import functional
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.training.exact_sums import MULTIPLE, check_steps, layer_steps, scale_of, steps_within
+from hockeystick.training.invariance import Invariance
 from hockeystick.training.run import Run
 from hockeystick.training.torch.adaptive import Tensors
 from hockeystick.training.torch.exact_sums import add_clipped
 from hockeystick.training.torch.guards import give, parts_of
-from hockeystick.training.torch.invariance import Invariance, draws
+from hockeystick.training.torch.invariance import draws
 from hockeystick.training.torch.loader import BatchSampler, Piece
 from hockeystick.training.torch.private_names import DropoutNd, check_processed_flag, mark_as_processed
 from hockeystick.training.torch.shards import joined
