@@ -3,7 +3,8 @@
 MODE is of gradients, "hooks" or "ghost"; "layers" to clip by layers; "parts" for physical batches of one example;
 "independent" for an adaptive optimizer; "alike" and "apart" for dropout with one seed, and with one for each rank;
 "unwrapped" for a model that knows of no other process; "lightning" for its loop;
-"exact" and "exact_layers" for sums of whole numbers; or "noise" for a run without gradients for every kind of strategy,
+"exact" and "exact_layers" for sums of whole numbers; "exact_stopped" for a state in the middle of such a run, and
+"exact_resumed" to go on from FOLDER/MODE/state.pt; or "noise" for a run without gradients for every kind of strategy,
 in the first four modes by turns. FOLDER/MODE/RANK holds weights, gradients and the record of the run.
 """
 
@@ -26,11 +27,17 @@ MECHANISM = hs.Mechanism(
 )
 LAYERS = {"clipping": "per_layer", "max_grad_norm": [1.2, 0.6, 0.6, 0.3]}
 """Norms that are 1.5 together."""
+RESUMING = ("exact_resumed", "exact_stopped")
+STOP = 13
+"""Steps before the state of a run is saved."""
 BY_LAYERS = {"layers": LAYERS, "exact_layers": LAYERS}
 
 
-def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
-    """Weights after the run, all gradients times the divisor over the clipping norm, and the engine."""
+def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0, start: Path | None = None, end: Path | None = None):
+    """Weights after the run, all gradients times the divisor over the clipping norm, and the engine.
+
+    It begins with a state that was saved, or ends after STOP steps and saves its own, by one process alone.
+    """
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(60, 6), torch.randint(3, (60,)))
@@ -57,6 +64,10 @@ def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
         return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy(), np.zeros(0), np.zeros(0), engine
     rows: list[np.ndarray] = []
     sizes: list[int] = []
+    if start is not None:
+        state = torch.load(start, weights_only=True)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
     while engine.run.remaining:
         parts = BatchMemoryManager(data_loader=loader, max_physical_batch_size=1, optimizer=optimizer)
         with parts if mode == "parts" else nullcontext(loader) as batches:
@@ -67,6 +78,11 @@ def train(wrap, mode: str, mechanism=MECHANISM, scale: float = 1.0):
                 sizes.append(len(x))
                 if engine.run.step > len(rows):
                     rows.append(torch.cat([p.grad.reshape(-1) for p in optimizer.params]).double().numpy())
+                if end is not None and engine.run.step == STOP:
+                    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                    if not distributed.is_initialized() or distributed.get_rank() == 0:
+                        torch.save(state, end)
+                    return np.zeros(0), np.zeros(0), np.array(sizes), engine
     weights = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
     return weights, np.array(rows) * engine.run.expected_batch_size / 1.5, np.array(sizes), engine
 
@@ -117,7 +133,8 @@ def main() -> None:
             except InvalidInputError as error:
                 (here / "refused.txt").write_text(str(error))
         else:
-            weights, rows, sizes, engine = train(Distributed, mode)
+            start, end = (Path(folder) / mode / "state.pt" if mode == name else None for name in RESUMING)
+            weights, rows, sizes, engine = train(Distributed, mode, start=start, end=end)
             np.savez(here / "trained", weights=weights, sizes=sizes)
             engine.record().save(here / "run.json")
     distributed.destroy_process_group()

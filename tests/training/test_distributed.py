@@ -33,6 +33,9 @@ def left(request, tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    if "exact_resumed" in modes:
+        (folder / "exact_resumed").mkdir()
+        train(lambda model: model, "exact", end=folder / "exact_resumed" / "state.pt")
     commands = [[sys.executable, SCRIPT, folder, str(port), str(rank), *modes] for rank in (0, 1)]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
     for process in processes:
@@ -69,6 +72,21 @@ def test_whole_numbers_are_the_same_for_any_number_of_processes(mode, left):
     assert records[0].commitment == records[1].commitment == engine.record().commitment
     assert all({"exact_sums", "one_shape"} <= set(record.checked) for record in records)
     assert len(first["sizes"]) == len(second["sizes"])
+
+
+@pytest.mark.parametrize("mode", ["exact_resumed", "exact_stopped"])
+def test_whole_numbers_are_the_same_on_another_number_of_processes_after_a_stop(mode, left):
+    """Two processes go on from the state of one, and one from that of two, with the bits of a run that never ended."""
+    whole = train(lambda model: model, "exact")[0]
+    if mode == "exact_resumed":
+        ranks = left / mode / "0", left / mode / "1"
+        records = [RunRecord.load(rank / "run.json") for rank in ranks]
+        after = [np.load(rank / "trained.npz")["weights"] for rank in ranks]
+    else:
+        weights, _, _, engine = train(lambda model: model, "exact", start=left / mode / "state.pt")
+        records, after = [engine.record()], [weights]
+    assert all(np.array_equal(weights, whole) for weights in after)
+    assert [(record.steps, record.resumed, record.violations) for record in records] == [(30, 1, ())] * len(records)
 
 
 @pytest.mark.parametrize("mode", ["noise"])
