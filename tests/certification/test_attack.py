@@ -142,6 +142,27 @@ def test_mu_and_its_regret_are_those_of_the_refined_search_or_slightly_more(run:
         assert lower.delta(float(at)) <= gaussian_delta(found.gdp_mu, at) + delta
 
 
+def test_where_a_bound_falls_in_a_jump_it_is_not_searched() -> None:
+    """As one pair of numbers does. What is found is no larger than what a search finds, which ends within 1e-9."""
+    seen: list[float] = []
+
+    def profile(at: float) -> float:
+        seen.append(at)
+        return implied_delta(2.0, 1e-5, at)
+
+    upper = Bound("test", Side.UPPER, Kind.DETERMINISTIC, 1.0, "by definition", dict.fromkeys(Direction, profile))
+    expected = attack_numbers(upper, 1e-5, near=2.0)
+    quick = len(seen)
+    searched = attack_numbers(upper, 1e-5)
+    assert quick + 20 < len(seen) - quick
+    assert searched.gdp_mu is not None
+    assert expected.gdp_mu is not None
+    assert searched.gdp_mu * (1.0 - 1e-8) <= expected.gdp_mu <= searched.gdp_mu * (1.0 + 1e-12)
+    # A guess that is no jump is looked for as ever.
+    elsewhere = attack_numbers(upper, 1e-5, near=1.9)
+    assert elsewhere.gdp_mu == pytest.approx(searched.gdp_mu, rel=1e-8)
+
+
 def test_no_mu_is_stated_where_there_is_none() -> None:
     upper = bound(RUNS[0], "direct")
     assert attack_numbers(upper, 0.2).gdp_mu is None

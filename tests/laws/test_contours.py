@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_oracles import contour_delta, exact_moment
 
-from hockeystick.laws import contours
+from hockeystick.laws import contours, poisson_moments
 from hockeystick.laws.contours import Distant, Profiles
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
@@ -38,6 +38,30 @@ def test_moments_are_as_near_as_they_say(rate: float, sigma: float, order: float
             assert abs(mp.mpc(line.ratios[j]) - ratio) <= line.errors[j]
     assert line.log_error < 1e-11
     assert line.errors.max() < 1e-11
+
+
+@pytest.mark.parametrize("together", [1, 100, 10**6])
+def test_moments_do_not_depend_on_how_many_nodes_are_in_memory(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the order of their sums, whose rounding is charged; the line has 1,400 nodes."""
+    line = PoissonMoments(0.01, 1.0).line(4.0, 5.0, 100)
+    monkeypatch.setattr(poisson_moments, "TOGETHER", together)
+    other = PoissonMoments(0.01, 1.0).line(4.0, 5.0, 100)
+    assert other.log_moment == line.log_moment
+    assert (np.abs(other.ratios - line.ratios) <= 0.1 * line.errors).all()
+    assert (other.errors == line.errors).all()
+
+
+@pytest.mark.parametrize("farthest", [0.3, 7.0, 1e4, 1e9])
+def test_searches_for_the_end_of_a_line_begin_where_lines_are_too_long(
+    farthest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the least of the frequencies in a ratio of 1.4 from which on the next lower one is too long as well."""
+    profiles = Profiles(PoissonMoments(0.01, 1.0), 2000)
+    monkeypatch.setattr(profiles, "_is_short", lambda order, step, last: last <= farthest)
+    begin = profiles._farthest(2.0, 0.5)
+    assert 0.5 / poisson_moments.OCTAVE < begin <= contours.MOST_FREQUENCIES * 0.5
+    assert begin / poisson_moments.OCTAVE <= max(farthest, 0.5)
+    assert begin > farthest or begin == contours.MOST_FREQUENCIES * 0.5
 
 
 @pytest.mark.parametrize(("rate", "sigma", "steps"), [*RUNS, (1e-4, 0.5, 100_000), (0.05, 2.0, 12)])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from hockeystick.laws import rare_steps as rare
+from hockeystick.certification.schedule import EPSILON_NODES
 from hockeystick.laws import tilted_powers
 from hockeystick.laws.contours import Profiles
 from hockeystick.laws.discretise import gaussian_law
@@ -24,6 +24,8 @@ from hockeystick.types import Direction, Side
 
 STEPS = [(1.7e-4, 0.45, 2155), (2.5e-3, 0.66, 182), (3e-4, 0.46, 138), (0.02, 1.0, 80), (4e-5, 0.4, 5000)]
 """Rate, noise multiplier, steps."""
+GRID = Resolution(EPSILON_NODES, 1e-6)
+"""As of certificates of epsilon at delta = 1e-6."""
 
 
 def call_of_step(rate: float, sigma: float, x: float) -> mp.mpf:
@@ -71,7 +73,6 @@ def test_two_steps_are_between_the_sides(
     """One integral over the ratio of the first step, whose inner part is the closed form of the second."""
     monkeypatch.setattr(tilted_powers, "MOST_USEFUL", 1.0)
     monkeypatch.setattr(tilted_powers, "LEAST_USEFUL", 1.0)
-    monkeypatch.setattr(rare, "LEAST_STEPS", 1)
     steps, told = RareSteps(rate, sigma, 2, 1e-9), 0
     for epsilon in (0.5 * rate, 0.1, 1.0, 3.0):
         sides = steps.sides(epsilon, direction)
@@ -85,9 +86,9 @@ def test_two_steps_are_between_the_sides(
 
 
 def two_steps(rate: float, sigma: float, epsilon: float, direction: Direction) -> float:
-    """delta of two steps, by the trapezoidal rule on 20,000 places, which is exact to 1e-11."""
+    """delta of two steps, by the trapezoidal rule on two million places, exact to 2e-10; puts bend within rate / mu."""
     mu = 1.0 / sigma
-    z = np.linspace(-12.0, 12.0 + 2.0 * mu, 20_001)
+    z = np.linspace(-12.0, 12.0 + 2.0 * mu, 2_000_001)
     density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi) * (z[1] - z[0])
     first = 1.0 - rate + rate * np.exp(mu * z - 0.5 * mu * mu)
     ratio = exp(epsilon)
@@ -159,26 +160,39 @@ def test_no_product_of_ratios_is_below_that_of_no_visit() -> None:
 
 
 @pytest.mark.parametrize(("rate", "sigma"), [(0.6, 1.0), (1e-13, 1.0), (1e-3, 0.1)])
-def test_what_doubles_cannot_hold_is_left_to_the_laws(
-    rate: float, sigma: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rare, "LEAST_STEPS", 1)
+def test_what_doubles_cannot_hold_is_left_to_the_laws(rate: float, sigma: float) -> None:
     assert RareSteps(rate, sigma, 2, 1e-6).sides(1.0, Direction.REMOVE) is None
 
 
-def test_frequent_visits_are_left_to_contours_and_few_steps_to_laws() -> None:
-    assert RareSteps(0.01, 1.0, 2000, 1e-6).sides(1.0, Direction.REMOVE) is None
-    assert RareSteps(0.01, 1.0, 63, 1e-6).sides(1.0, Direction.REMOVE) is None
-    assert RareSteps(0.01, 1.0, 64, 1e-6).sides(1.0, Direction.REMOVE) is not None
+def test_frequent_visits_are_left_to_contours_and_single_steps_to_laws() -> None:
+    assert RareSteps(0.01, 1.0, 2000, 1e-6).sides(0.5, Direction.REMOVE) is None
+    assert RareSteps(0.01, 1.0, 1, 1e-6).sides(0.5, Direction.REMOVE) is None
+    assert RareSteps(0.01, 1.0, 2, 1e-6).sides(0.5, Direction.REMOVE) is not None
 
 
 @pytest.mark.parametrize(
-    ("rate", "sigma", "steps"), [(1e-12, 0.2, 10), (1e-9, 2.0, 10**9), (0.5, 1e6, 4), (1e-3, 0.13, 1)]
+    ("rate", "sigma", "steps"), [(0.01, 0.6, 2), (0.001, 0.8, 5), (0.01, 1.0, 10), (0.002, 1.2, 40)]
 )
-def test_any_size_ends_without_much_memory(
-    rate: float, sigma: float, steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rare, "LEAST_STEPS", 1)
+def test_few_steps_are_closer_than_their_laws(rate: float, sigma: float, steps: int) -> None:
+    """Between the laws of both sides, of a grid as fine as that of certificates, and apart by less."""
+    laws = [power(thin(gaussian_law(sigma, 1.0, side, GRID), rate), steps, GRID) for side in (Side.LOWER, Side.UPPER)]
+    lattice, answered = RareSteps(rate, sigma, steps, 1e-6), 0
+    for epsilon in np.geomspace(0.02, 4.0, 24):
+        low, high = (law_delta(law, float(epsilon), Direction.REMOVE) for law in laws)
+        sides = lattice.sides(float(epsilon), Direction.REMOVE)
+        if sides is None or not 1e-6 <= high <= 1e-3:
+            continue
+        assert low <= sides.upper
+        assert sides.lower <= high
+        assert sides.upper - sides.lower < high - low
+        answered += 1
+    assert answered >= 2
+
+
+@pytest.mark.parametrize(
+    ("rate", "sigma", "steps"), [(1e-12, 0.2, 10), (1e-9, 2.0, 10**9), (0.5, 1e6, 4), (1e-3, 0.13, 2)]
+)
+def test_any_size_ends_without_much_memory(rate: float, sigma: float, steps: int) -> None:
     tracemalloc.start()
     lattice = RareSteps(rate, sigma, steps, 1e-10)
     for epsilon in (0.0, 1e-6, 1.0, 30.0, 700.0):

@@ -32,6 +32,8 @@ EPSILONS = tuple(0.02 * 1.1 ** (place / 3.0) for place in range(192))
 a bound."""
 ROOM = 1e-14
 """More than the rounding of a few operations on numbers of at most 1, or on at most 5,600 times 0.1, relatively."""
+JUMP = 1e-9
+"""Relative distance, as that at which searches end, between which a bound falls to delta in a jump."""
 POINTS = 129
 """Epsilons at which the profile is read for mu, evenly from 0 to where it falls to the certified delta."""
 LARGEST_UNEXPLAINED = 0.1
@@ -122,7 +124,12 @@ def certified_numbers(bound: Bound, delta: float, near: float | None = None) -> 
 
 def _reach(bound: Bound, delta: float, near: float | None = None) -> float:
     """Where an upper bound falls to ``delta``; infinite where no mu is stated."""
-    return bound.epsilon(delta, near) if 0.0 < delta <= LARGEST_UNEXPLAINED else inf
+    if not 0.0 < delta <= LARGEST_UNEXPLAINED:
+        return inf
+    # What one pair of numbers implies falls to delta right where it is expected, in a jump that no search is quick at.
+    if near is not None and 0.0 < near <= MAX_EPSILON and bound.delta(near * (1.0 - JUMP)) > delta >= bound.delta(near):
+        return near
+    return bound.epsilon(delta, near)
 
 
 def _gaussian_dp(bound: Bound, delta: float, reach: float) -> tuple[float | None, float | None]:

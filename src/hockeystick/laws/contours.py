@@ -11,6 +11,7 @@ Proofs: docs/theory/contours.md. Cost: O(frequencies * nodes) for each line, O(f
 a line serves all epsilons within some standard deviations of S around the epsilon for which it was chosen.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -327,10 +328,15 @@ class Profiles:
 
     def _farthest(self, order: float, step: float) -> float:
         """A frequency beyond which every line is too long."""
-        farthest = MOST_FREQUENCIES * step
-        while farthest > step and not self._is_short(order, step, farthest / OCTAVE):
-            farthest /= OCTAVE
-        return farthest
+        farthest = [MOST_FREQUENCIES * step]
+        while farthest[-1] > step:
+            farthest.append(farthest[-1] / OCTAVE)
+        # Lines grow with their last frequency: those of the first places are too long.
+        return farthest[
+            bisect_left(
+                farthest, True, hi=len(farthest) - 1, key=lambda last: self._is_short(order, step, last / OCTAVE)
+            )
+        ]
 
     def _distant_values(
         self, order: float, log_size: float, x: float, target: float, known: Orders

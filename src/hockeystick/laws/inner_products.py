@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 AT_ONCE = 1 << 17
 """Multiplications of one matrix product. OpenBLAS leaves less than twice as many to one thread."""
+DEEP = 256
+"""Longer vectors are cut, so that matrix products are no strips, which take three times as long."""
 
 
 def inner_products(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.complex128]:
@@ -16,6 +18,9 @@ def inner_products(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.comp
     [[(1+2j), 2j]]
     """
     many, length = rows.shape[0], max(rows.shape[1], 1)
+    if length > DEEP:
+        parts = (slice(first, first + DEEP) for first in range(0, length, DEEP))
+        return np.asarray(sum(inner_products(rows[:, part], columns[:, part]) for part in parts))
     products = np.zeros((many, columns.shape[0]), dtype=np.complex128)
     # A single row or column would be left to a product with a vector, which more threads may share.
     wide = max(min(columns.shape[0], AT_ONCE // (2 * length)), 2)

@@ -23,6 +23,8 @@ QUADRATURE = 36.0
 """The trapezoidal rule errs by at most about e^-QUADRATURE of M(c)."""
 BLOCK = 32
 """Frequencies of a block. Its rotations are those of its first frequency times those of the first block."""
+TOGETHER = 1024
+"""Nodes whose rotations are in memory, and in the cache of a processor, at a time."""
 CELL = 1.0 / 64.0
 """Width, in z, of the cells by which the decay of characteristic functions is bounded."""
 OCTAVE, OCTAVES = 1.4, 1.4**3
@@ -165,8 +167,12 @@ class PoissonMoments:
         )
         per_frequency = float(np.sum(masses * of_angles)) / total
         blocks = ceil(count / BLOCK)
-        within, starts = _rotations(step * logs, BLOCK), _rotations(step * BLOCK * logs, blocks) * masses
-        ratios = inner_products(starts, within).ravel()[:count] / total
+        sums = np.zeros((blocks, BLOCK), dtype=np.complex128)
+        for first in range(0, nodes, TOGETHER):
+            some = slice(first, first + TOGETHER)
+            within, starts = _rotations(step * logs[some], BLOCK), _rotations(step * BLOCK * logs[some], blocks)
+            sums += inner_products(starts * masses[some], within)
+        ratios = sums.ravel()[:count] / total
         errors = 2.02 * (always + per_frequency * step * np.arange(count, dtype=np.float64)) + 24.0 * UNIT_ROUNDOFF
         log_moment = top + log(total * spacing / sqrt(2.0 * pi))
         log_error = 1.01 * always + UNIT_ROUNDOFF * (8.0 + 4.0 * abs(log_moment) + 4.0 * abs(top))

@@ -22,8 +22,8 @@ from hockeystick.types import Direction, Side
 
 MOST_VISITS = 4.0
 """Steps times rate; where an example takes part more often, contours answer."""
-LEAST_STEPS = 64
-"""Fewer steps compose by laws in few products, which are tighter."""
+LEAST_STEPS, MANY_STEPS = 2, 64
+"""A single step is a law without any product; few steps compose by laws in few products, which are close too."""
 LEVELS = ((4e-4, 2e-3), (1e-4, 5e-4), (5e-5, 2.5e-4), (2e-5, 1e-4), (4e-6, 2e-5), (8e-7, 4e-6), (2e-7, 1e-6))
 """Spacings that are tried: the first number over the visits, and at most the second one.
 
@@ -38,8 +38,8 @@ CELLS = 400.0
 """At least so many places for each standard deviation of log Y."""
 TAIL = 1e-5
 """Share of the smallest delta that matters: beyond places where all steps together have less, ratios are infinite."""
-USEFUL = 2e-4
-"""Sides that are farther apart, relative to epsilon, are not close enough."""
+USEFUL, USEFUL_FOR_FEW = 2e-4, 5e-5
+"""Sides that are farther apart, relative to epsilon, are not close enough: for many steps, and for few ones."""
 NEGLIGIBLE = 1e-5
 """Nor does it matter, relative to the smallest delta that matters, what is below this."""
 ERROR_OF_MEANS = 1e-12
@@ -95,7 +95,8 @@ class RareSteps:
         if direction is Direction.ADD and epsilon > -self.steps * log1p(-self.rate) * (1.0 + ERROR_OF_MEANS):
             return Sides(0.0, 0.0)  # no product of ratios is below (1 - q)^steps
         other = self.sides(epsilon, Direction.REMOVE) if direction is Direction.ADD else None
-        for level in range(len(LEVELS)):
+        first, useful = (0, USEFUL) if self.steps >= MANY_STEPS else (1, USEFUL_FOR_FEW)
+        for level in range(first, len(LEVELS)):
             powers = self._powers(level)
             if powers is None:
                 return None
@@ -109,7 +110,7 @@ class RareSteps:
                 return sides
             if other is not None and upper <= other.lower:  # what counts is the larger of both directions
                 return sides
-            share = useful_share(USEFUL, epsilon, powers[1].order(epsilon, direction))
+            share = useful_share(useful, epsilon, powers[1].order(epsilon, direction))
             if upper - sides.lower <= max(share * upper, NEGLIGIBLE * self.smallest):
                 return sides
             if powers[1].size > MOST_PLACES:
