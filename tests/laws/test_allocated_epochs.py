@@ -18,7 +18,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.laws.mean_of_ratios import MeanOfRatios
 from hockeystick.laws.operations import average, power
 from hockeystick.laws.profile import law_delta
-from hockeystick.laws.tilted_powers import LatticeLaw, Powers, contraction, lattice_laws, spread
+from hockeystick.laws.tilted_powers import Copies, LatticeLaw, Powers, contraction, lattice_laws, spread
 from hockeystick.types import Direction, Side
 
 
@@ -288,7 +288,7 @@ def test_powers_of_a_small_law_are_its_convolutions(
     for epsilon in [0.0, 0.1, 0.25, 0.6]:
         ratio = exp(epsilon)
         gains = np.maximum(sums - ratio, 0.0) if direction is Direction.REMOVE else np.maximum(1.0 - ratio * sums, 0.0)
-        exact, value = float(whole @ gains), Powers(law, count).delta(epsilon, direction)
+        exact, value = float(whole @ gains), Powers(Copies(law, count)).delta(epsilon, direction)
         assert value is not None
         if side is Side.UPPER:
             assert exact * (1 - 1e-12) <= value <= exact * (1 + 1e-7)
@@ -313,7 +313,7 @@ def test_short_windows_are_charged(direction: Direction, outside: float, monkeyp
                 gains = np.exp(logs) - exp(epsilon) if remove else 1.0 - np.exp(epsilon + logs)
                 exact = float(masses @ np.maximum(gains, 0.0))
                 lower, upper = (
-                    Powers(LatticeLaw(side, spacing, first, masses, 0.0, 0.0), 1).delta(epsilon, direction)
+                    Powers(Copies(LatticeLaw(side, spacing, first, masses, 0.0, 0.0), 1)).delta(epsilon, direction)
                     for side in (Side.LOWER, Side.UPPER)
                 )
                 if lower is not None and upper is not None:
@@ -336,7 +336,7 @@ def test_places_at_the_threshold_take_nothing_away(monkeypatch: pytest.MonkeyPat
     for epsilon in (3.0 - 4e-12, 3.0, 3.0 + 1.5e-12, 3.0 + 4e-12):
         gain = masses[at + beyond] * (exp(3.2) - exp(epsilon)) + masses[2 * at] * max(exp(3.0) - exp(epsilon), 0.0)
         lower, upper = (
-            Powers(LatticeLaw(side, spacing, -at, masses, 0.0, 0.0), 1).delta(epsilon, Direction.REMOVE)
+            Powers(Copies(LatticeLaw(side, spacing, -at, masses, 0.0, 0.0), 1)).delta(epsilon, Direction.REMOVE)
             for side in (Side.LOWER, Side.UPPER)
         )
         assert lower is not None
@@ -381,7 +381,7 @@ def test_what_has_no_ratio_is_charged_in_every_epoch() -> None:
     law = LatticeLaw(Side.UPPER, 0.25, -1, np.array([0.5, 0.1, 0.4]), 1e-3, 2e-3)
     plain = LatticeLaw(Side.UPPER, 0.25, -1, np.array([0.5, 0.1, 0.4]), 0.0, 0.0)
     for direction, charge in ((Direction.REMOVE, 2e-3), (Direction.ADD, 1e-3)):
-        with_it, without = (Powers(either, 5).delta(0.3, direction) for either in (law, plain))
+        with_it, without = (Powers(Copies(either, 5)).delta(0.3, direction) for either in (law, plain))
         assert with_it is not None
         assert without is not None
         assert with_it - without >= 5 * charge
@@ -433,7 +433,7 @@ def test_the_moment_bound_of_a_power_is_above_every_product(copies: int, epsilon
     # Of mass 1 and mean 1, with what is at 0 and at infinity.
     masses = np.linalg.solve([places, np.ones(3), [0.0, 0.0, 1.0]], [1.0 - p_inf, 1.0 - at_zero, 0.2])
     assert masses.min() > 0.0
-    powers = Powers(LatticeLaw(Side.UPPER, 0.3, 0, masses, at_zero, p_inf, -0.3), copies)
+    powers = Powers(Copies(LatticeLaw(Side.UPPER, 0.3, 0, masses, at_zero, p_inf, -0.3), copies))
     ratios, chances = np.ones(1), np.ones(1)
     for _ in range(copies):
         ratios, chances = np.multiply.outer(ratios, places).ravel(), np.multiply.outer(chances, masses).ravel()

@@ -50,7 +50,7 @@ def test_the_laws_of_one_step_are_around_it(rate: float, sigma: float, steps: in
     """Calls at strikes next to 1, where nearly all of the mass is, and far from it, on every side of the places."""
     powers = RareSteps(rate, sigma, steps, 1e-6)._powers(level)
     assert powers is not None
-    below, above = (each.law for each in powers)
+    below, above = (each.factors[0].law for each in powers)
     spacing = below.spacing
     near = 1.0 + rate * np.linspace(-1.05, 6.0, 80)
     strikes = [*near, *np.exp(spacing * np.linspace(-2.2, 4.2, 97) + below.offset), *np.exp(np.linspace(0.01, 3.0, 25))]

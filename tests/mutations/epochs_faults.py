@@ -6,6 +6,7 @@ An entry is (path, old text, new text, reason, tests); the old text occurs once 
 _MEAN, _POWERS = "src/hockeystick/laws/mean_of_ratios.py", "src/hockeystick/laws/tilted_powers.py"
 _EPOCHS, _TESTS = "src/hockeystick/laws/allocated_epochs.py", "tests/laws/test_allocated_epochs.py"
 _RARE, _OF_RARE = "src/hockeystick/laws/rare_steps.py", "tests/laws/test_rare_steps.py"
+_OF_PHASES = "tests/laws/test_allocated_phases.py"
 _MOMENTS, _OF_MOMENTS = "src/hockeystick/laws/mean_moments.py", "tests/laws/test_mean_moments.py"
 
 FAULTS = [
@@ -144,8 +145,8 @@ FAULTS = [
     ),
     (
         _POWERS,
-        "self._charge = self.count * exp(",
-        "self._charge = exp(",
+        "factor.count * exp(excess",
+        "exp(excess",
         "infinite ratios are charged once for all epochs",
         _TESTS,
     ),
@@ -172,8 +173,8 @@ FAULTS = [
     ),
     (
         _POWERS,
-        "origin = count * float(self._logs[main])",
-        "origin = float(self._logs[main])",
+        "origins.append(count * float(factor.logs[main]))",
+        "origins.append(float(factor.logs[main]))",
         "the most likely place counts once for all steps",
         _TESTS,
     ),
@@ -193,7 +194,7 @@ FAULTS = [
     ),
     (
         _POWERS,
-        "return min(exp(min(exponent + error, 0.0)) + self._charge * infinite, 1.0)",
+        "return min(exp(min(exponent + error, 0.0)) + self._infinite(direction), 1.0)",
         "return min(exp(min(exponent + error, 0.0)), 1.0)",
         "a bound by moments forgets what is at 0 and at infinity",
         _TESTS,
@@ -232,5 +233,33 @@ FAULTS = [
         "return 5.0 * MOST_USEFUL",
         "transforms answer where laws are closer",
         "tests/laws/test_allocated_epochs.py",
+    ),
+    (
+        _POWERS,
+        "logs += count * log_sizes",
+        "logs = count * log_sizes",
+        "a product of transforms is its last factor",
+        _OF_PHASES,
+    ),
+    (
+        _EPOCHS,
+        "np.interp(places[:meets], places[[0, meets]], [last_known, bounds[meets]])",
+        "np.full(meets, bounds[meets])",
+        "calls beyond the last known place are those of a farther one",
+        _OF_PHASES,
+    ),
+    (
+        "src/hockeystick/laws/mean_moments.py",
+        "heights = logs + log_peaks(orders) + MARGIN",
+        "heights = logs + 8.0 * log_peaks(orders) + MARGIN",
+        "a tail by one moment is below the calls",
+        _OF_PHASES,
+    ),
+    (
+        "src/hockeystick/laws/allocated_phases.py",
+        "below.append(Copies(laws[0], count))\n            above.append(Copies(laws[1], count))",
+        "below.append(Copies(laws[0], count))\n            above.append(Copies(laws[1], 1))",
+        "epochs of one kind count once",
+        _OF_PHASES,
     ),
 ]

@@ -23,6 +23,7 @@ from hockeystick.accountants.base import Accountant, Analysis, LawAnalysis
 from hockeystick.accountants.step_laws import step_law
 from hockeystick.bounds import Profile
 from hockeystick.laws.allocated_epochs import allocated_epochs
+from hockeystick.laws.allocated_phases import AllocatedPhases
 from hockeystick.laws.comonotone import comonotone
 from hockeystick.laws.contours import Profiles, Sides, profiles_of_steps
 from hockeystick.laws.grid import Resolution
@@ -201,6 +202,20 @@ def by_contours(
     """Profiles by contour integrals, and by a law of the same side and steps where these do not answer."""
     rough = Rough(profiles.by_moments, profiles.at_most)
     return _by_transforms(lambda smallest, compared: profiles.sides, rough, law, side, smallest_delta, profiles.foresee)
+
+
+def by_phases(
+    phases: AllocatedPhases, law: Callable[[], Law], side: Side, smallest_delta: float
+) -> Mapping[Direction, Profile]:
+    """Profiles by the transform of different epochs, and by a law of the same side and epochs where it does not do."""
+
+    def told(smallest: float, compared: bool) -> Told:
+        return partial(phases.sides, compared=smallest if compared else None)
+
+    def together(epsilons: Sequence[float], direction: Direction) -> None:
+        """Nothing: an order answers any epsilon at once."""
+
+    return _by_transforms(told, Rough(phases.by_moments, phases.by_moments), law, side, smallest_delta, together)
 
 
 Told = Callable[[float, Direction], Sides | None]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from hockeystick.accountants.direct import by_contours
-from hockeystick.bounds import Bound, Question
+from hockeystick.accountants.direct import by_contours, by_phases
+from hockeystick.bounds import Bound, Profile, Question
 from hockeystick.certificate import Accuracy, AnyCertificate, Certificate, CertificateOfFormat1, Interval
 from hockeystick.certification.description import origin
 from hockeystick.certification.issue import PORTABLE, certify_with
@@ -16,6 +16,7 @@ from hockeystick.composition.composition import Composition, check_together
 from hockeystick.composition.runs import RunBounds, run_bounds
 from hockeystick.deadline import Deadline
 from hockeystick.errors import CannotCertifyError, InvalidInputError, shortened
+from hockeystick.laws.allocated_phases import AllocatedPhases, Allocation
 from hockeystick.laws.contours import Profiles
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
@@ -24,7 +25,7 @@ from hockeystick.laws.powers import composed_powers
 from hockeystick.laws.product_moments import Part, ProductMoments, near_by_moments
 from hockeystick.laws.profile import MAX_EPSILON, law_profiles
 from hockeystick.mechanism import Mechanism
-from hockeystick.types import Adjacency, Kind, Side
+from hockeystick.types import Adjacency, Direction, Kind, Side
 
 FRESH = "Draw the batches and the noise of every run afresh, independently of all other runs."
 FIXED = (
@@ -165,17 +166,17 @@ def _answers(
     for counts in {frozenset(Counter(runs[run - 1] for run in group).items()) for group in together}:
         parts = sorted(counts)
         used = [(each[place], count) for place, count in parts]
-        contours = _contours(used)
-        near = None if contours is None else near_by_moments(contours, smallest)
+        transforms = _contours(used) or _phases(used, smallest)
+        near = None if transforms is None else near_by_moments(transforms, smallest)
         slack = sum(bounds.slack * count for bounds, count in used)
-        end = question.answer(_bound(used, slack, Side.UPPER, resolution, deadline, contours), near)
+        end = question.answer(_bound(used, slack, Side.UPPER, resolution, deadline, transforms), near)
         if sum(count for _, count in parts) == 1:
             end = min(end, each[parts[0][0]].alone.get(Side.UPPER, end))
         upper = max(upper, end)
         known = [(bounds, count) for bounds, count in used if bounds.make_lower is not None]
         if known:
             slack = sum(bounds.lower_slack * count for bounds, count in known)
-            lowers.append(question.answer(_bound(known, slack, Side.LOWER, resolution, deadline, contours), near))
+            lowers.append(question.answer(_bound(known, slack, Side.LOWER, resolution, deadline, transforms), near))
     return Answers(upper, max(lowers, default=None), each)
 
 
@@ -190,15 +191,26 @@ def _contours(runs: Sequence[tuple[RunBounds, int]]) -> Profiles | None:
     return Profiles(moments, moments.steps, FEW_ORDERS)
 
 
+def _phases(runs: Sequence[tuple[RunBounds, int]], smallest: float) -> AllocatedPhases | None:
+    """All epochs of runs together, each with its number of copies, where all are epochs of one visit."""
+    parts: Counter[Allocation] = Counter()
+    for bounds, count in runs:
+        if bounds.epochs is None:
+            return None
+        allocation, epochs = bounds.epochs
+        parts[allocation] += epochs * count
+    return AllocatedPhases(list(parts.items()), smallest)
+
+
 def _bound(
     runs: Sequence[tuple[RunBounds, int]],
     slack: float,
     side: Side,
     resolution: Resolution,
     deadline: Deadline,
-    contours: Profiles | None,
+    transforms: Profiles | AllocatedPhases | None,
 ) -> Bound:
-    """The bound of runs that compose, each with its number of copies, by contours where there are some."""
+    """The bound of runs that compose, each with its number of copies, by transforms where there are some."""
 
     @cache
     def law() -> Law:
@@ -206,15 +218,20 @@ def _bound(
         return composed_powers([(law, count) for law, count in laws if law is not None], resolution, deadline.tick)
 
     deadline.tick()
+    profiles: Mapping[Direction, Profile]
+    if transforms is None:
+        profiles = law_profiles(law())
+    elif isinstance(transforms, Profiles):
+        profiles = by_contours(transforms, law, side, resolution.smallest_delta)
+    else:
+        profiles = by_phases(transforms, law, side, resolution.smallest_delta)
     return Bound(
         method="composition",
         side=side,
         kind=Kind.DETERMINISTIC,
         confidence=1.0,
         reference=REFERENCE,
-        profiles=dict(
-            law_profiles(law()) if contours is None else by_contours(contours, law, side, resolution.smallest_delta)
-        ),
+        profiles=dict(profiles),
         slack=slack,
     )
 

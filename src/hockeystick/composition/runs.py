@@ -15,12 +15,14 @@ from hockeystick.certification.issue import prepared
 from hockeystick.composition.profile_law import law_from_profiles
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
+from hockeystick.laws.allocated_phases import Allocation
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
 from hockeystick.laws.poisson_moments import PoissonMoments
 from hockeystick.laws.product_moments import Part
 from hockeystick.laws.profile import law_delta, smallest_epsilon
 from hockeystick.monte_carlo.claim import Statement
+from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.registry import dominating_pair
@@ -65,6 +67,7 @@ class RunBounds:
         make_upper: makes a law that dominates the run's pair.
         make_lower: makes one that is dominated by it; None where no accountant has such a law.
         steps: the Poisson steps that the run consists of, where contours are for them.
+        epochs: the epochs of one visit that the run consists of, where transforms are for them, and their number.
         slack: total-variation distance between the run and what the laws bound.
         lower_slack: the same for the lower law.
         alone: for each side, the answer of the certificate's own method if this were the only run.
@@ -73,6 +76,7 @@ class RunBounds:
     make_upper: Callable[[], Law]
     make_lower: Callable[[], Law] | None
     steps: Part | None
+    epochs: tuple[Allocation, int] | None
     slack: float
     lower_slack: float
     methods: RunMethods
@@ -111,7 +115,8 @@ def run_bounds(
     alone: dict[Side, float] = {}
     names: tuple[str, ...]
     upper: Law | None
-    steps = _poisson_steps(certificate, pair)
+    steps, epochs = _poisson_steps(certificate, pair), _epochs(certificate, pair)
+    needs_laws = steps is None and epochs is None  # transforms may do without
     above, below = _behind(certificate, pair, Side.UPPER, settings), _behind(certificate, pair, Side.LOWER, settings)
     assert above is not None
     if above.kind is Kind.MONTE_CARLO:
@@ -119,8 +124,8 @@ def run_bounds(
         upper = law_from_profiles(profiles, smallest, tick=deadline.tick, drop=place)
         names, route, slack = (above.name, "gaussian"), Route.CLAIM, 0.0
     else:
-        laws, slack = () if steps is not None else above.laws_of(pair, Side.UPPER, settings), pair.slack
-        if steps is not None or len(laws) == 1:
+        laws, slack = above.laws_of(pair, Side.UPPER, settings) if needs_laws else (), pair.slack
+        if not needs_laws or len(laws) == 1:
             upper, names, route = laws[0] if laws else None, (above.name,), Route.LAW
             if single:
                 alone[Side.UPPER] = question.answer(above.bound(pair, Side.UPPER, settings))
@@ -129,17 +134,17 @@ def run_bounds(
             alone[Side.UPPER] = question.answer(bounds[0])
             upper = law_from_profiles(_least(bounds), smallest, tick=deadline.tick)
             names, route = tuple(bound.method for bound in bounds), Route.PROFILE
-    lower, by = (None, certificate.method.lower) if steps is not None else _lower_law(below, pair, settings)
+    lower, by = _lower_law(below, pair, settings) if needs_laws else (None, certificate.method.lower)
     alone.update(_claimed_answers(certificate, question))
     if below is not None and (single or below.name != by) and below.kind is Kind.DETERMINISTIC:
         alone[Side.LOWER] = question.answer(below.bound(pair, Side.LOWER, settings))
     methods = RunMethods(upper=names, route=route, lower=by)
-    if steps is None:
+    if needs_laws:
         makers = [None if law is None else partial(_made, law) for law in (upper, lower)]
-    else:  # contours may do without laws
+    else:
         makers = [partial(_law_of_steps, above, pair, side, settings) for side in (Side.UPPER, Side.LOWER)]
     assert makers[0] is not None
-    return RunBounds(makers[0], makers[1], steps, slack, pair.slack, methods, alone)
+    return RunBounds(makers[0], makers[1], steps, epochs, slack, pair.slack, methods, alone)
 
 
 def _behind(certificate: AnyCertificate, pair: DominatingPair, side: Side, settings: Settings) -> Accountant | None:
@@ -161,6 +166,14 @@ def _poisson_steps(certificate: AnyCertificate, pair: DominatingPair) -> Part | 
         return None
     part = Part(PoissonMoments(pair.sampling_prob, pair.noise_multiplier), pair.steps)
     return part if part.in_reach else None
+
+
+def _epochs(certificate: AnyCertificate, pair: DominatingPair) -> tuple[Allocation, int] | None:
+    """The epochs of a run whose bounds on both sides are those of its epochs of one visit, if transforms may do."""
+    if not isinstance(pair, AveragedSteps) or {certificate.method.upper, certificate.method.lower} != {"direct"}:
+        return None
+    allocation = Allocation(pair.visit_noise, pair.bins)
+    return (allocation, pair.epochs) if pair.participations == 1 and allocation.in_reach else None
 
 
 def _made(law: Law) -> Law:

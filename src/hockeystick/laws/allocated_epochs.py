@@ -12,9 +12,9 @@ import numpy as np
 
 from hockeystick.laws.contours import Sides
 from hockeystick.laws.law import Array
-from hockeystick.laws.mean_moments import MeanMoments
+from hockeystick.laws.mean_moments import MARGIN, MeanMoments
 from hockeystick.laws.mean_of_ratios import LOWEST, MeanOfRatios
-from hockeystick.laws.tilted_powers import MOST_USEFUL, Powers, lattice_laws, useful_share
+from hockeystick.laws.tilted_powers import MOST_USEFUL, Copies, LatticeLaw, Powers, lattice_laws, useful_share
 from hockeystick.types import Direction
 
 CELLS = 90.0
@@ -96,38 +96,73 @@ class AllocatedEpochs:
     @cached_property
     def _powers(self) -> tuple[Powers, Powers] | None:
         """A lower and an upper law of one epoch, composed; None where too little is known of it."""
-        spread = sqrt(log1p(expm1(self.single.mu**2) / self.single.bins))
-        spacing = spread / CELLS
-        above, below = self._known(spacing, upwards=True), self._known(spacing, upwards=False)
-        if min(len(above[0]), len(below[0])) < FEWEST:
+        spacing = law_spread(self.single) / CELLS
+        laws = laws_of_one_epoch(self.single, spacing, TAIL * self.smallest / self.epochs)
+        if laws is None:
             return None
-        first = -len(below[0])
-        lower, upper = (np.concatenate([down[::-1], up]) for down, up in zip(below, above, strict=True))
-        laws = lattice_laws(spacing, first, lower, upper)
-        return None if laws is None else (Powers(laws[0], self.epochs), Powers(laws[1], self.epochs))
+        return Powers(Copies(laws[0], self.epochs)), Powers(Copies(laws[1], self.epochs))
 
-    def _known(self, spacing: float, upwards: bool) -> tuple[Array, Array]:
-        """Bounds on o at the places from 1 on upwards, or below 1 on downwards, as far as they tell something."""
-        octave, lowers, uppers = log(2.0) / spacing, [np.zeros(0)], [np.zeros(0)]
-        for number in range(OCTAVES):
-            # The places of one line: above 2^(number - 1) and up to 2^number; or the same downwards.
-            if upwards:
-                indices = np.arange(floor((number - 1) * octave) + 1 if number else 0, floor(number * octave) + 1)
-            else:
-                indices = -np.arange(max(ceil(number * octave), 1), ceil((number + 1) * octave))
-            edge = 2.0 ** (number if upwards else -number)
-            line = self.single.line(edge) if edge >= LOWEST else None
-            if line is None:
-                break
-            for part in np.array_split(indices, ceil(len(indices) / TOGETHER)):
-                lower, upper = line.out_of_the_money(np.exp(spacing * part))
-                vague = np.flatnonzero((lower <= 0.5 * upper) | (upper <= TAIL * self.smallest / self.epochs))
-                end = len(upper) if vague.size == 0 else int(vague[0]) + 1
-                lowers.append(lower[:end])
-                uppers.append(upper[:end])
-                if end < len(upper):
-                    return np.concatenate(lowers), np.concatenate(uppers)
-        return np.concatenate(lowers), np.concatenate(uppers)
+
+def law_spread(single: MeanOfRatios) -> float:
+    """About the standard deviation of the logarithm of one epoch's ratio."""
+    return sqrt(log1p(expm1(single.mu**2) / single.bins))
+
+
+def laws_of_one_epoch(
+    single: MeanOfRatios, spacing: float, negligible: float, *, far: bool = False
+) -> tuple[LatticeLaw, LatticeLaw] | None:
+    """A lower and an upper law of one epoch on the places ``e^(i spacing)``; None where too little is known of it.
+
+    Args:
+        negligible: beyond places where o is below it, ratios are infinite, or 0.
+        far: whether moments bound o from above at places beyond those at which it is known, which serves many epochs.
+    """
+    above = _known(single, spacing, negligible, upwards=True)
+    below = _known(single, spacing, negligible, upwards=False)
+    if min(len(above[0]), len(below[0])) < FEWEST:
+        return None
+    lower, upper = (np.concatenate([down[::-1], up]) for down, up in zip(below, above, strict=True))
+    if far:
+        beyond = _beyond(single, spacing, len(above[0]), float(upper[-1]), negligible)
+        lower, upper = np.append(lower, np.zeros(len(beyond))), np.append(upper, beyond)
+    return lattice_laws(spacing, -len(below[0]), lower, upper)
+
+
+def _beyond(single: MeanOfRatios, spacing: float, first: int, last_known: float, negligible: float) -> Array:
+    """Upper bounds on o at places from ``first`` on, by a moment; chords where that is above the last that is known."""
+    logs = spacing * np.arange(first - 1, ceil(OCTAVES * log(2.0) / spacing), dtype=np.float64)
+    bounds = MeanMoments(single.mu, single.bins, 1).tail(logs, negligible)
+    lower = np.flatnonzero(bounds < 0.5 * last_known)
+    if lower.size == 0:
+        return np.zeros(0)
+    # o is convex, so it is below the chord from the last place at which it is known.
+    meets, places = int(lower[0]), np.exp(logs[: len(bounds)])
+    chord = np.interp(places[:meets], places[[0, meets]], [last_known, bounds[meets]]) * (1.0 + MARGIN)
+    return np.append(chord, bounds[meets:])[1:]
+
+
+def _known(single: MeanOfRatios, spacing: float, negligible: float, *, upwards: bool) -> tuple[Array, Array]:
+    """Bounds on o at the places from 1 on upwards, or below 1 on downwards, as far as they tell something."""
+    octave, lowers, uppers = log(2.0) / spacing, [np.zeros(0)], [np.zeros(0)]
+    for number in range(OCTAVES):
+        # The places of one line: above 2^(number - 1) and up to 2^number; or the same downwards.
+        if upwards:
+            indices = np.arange(floor((number - 1) * octave) + 1 if number else 0, floor(number * octave) + 1)
+        else:
+            indices = -np.arange(max(ceil(number * octave), 1), ceil((number + 1) * octave))
+        edge = 2.0 ** (number if upwards else -number)
+        line = single.line(edge) if edge >= LOWEST else None
+        if line is None:
+            break
+        for part in np.array_split(indices, ceil(len(indices) / TOGETHER)):
+            lower, upper = line.out_of_the_money(np.exp(spacing * part))
+            vague = np.flatnonzero((lower <= 0.5 * upper) | (upper <= negligible))
+            end = len(upper) if vague.size == 0 else int(vague[0]) + 1
+            lowers.append(lower[:end])
+            uppers.append(upper[:end])
+            if end < len(upper):
+                return np.concatenate(lowers), np.concatenate(uppers)
+    return np.concatenate(lowers), np.concatenate(uppers)
 
 
 @lru_cache(maxsize=64)

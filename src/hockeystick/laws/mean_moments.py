@@ -9,7 +9,7 @@ Cost: O(ORDERS^2 log(bins)) once, O(ORDERS) for each epsilon.
 """
 
 from functools import cached_property
-from math import exp, inf, sqrt
+from math import exp, inf, log, sqrt
 
 import numpy as np
 
@@ -51,6 +51,19 @@ class MeanMoments:
         orders, logs = self._above if direction is Direction.REMOVE else self._below
         least = float(np.min(logs + log_peaks(orders) - orders * x, initial=inf))
         return exp(min(least + extra + MARGIN, 0.0))
+
+    def tail(self, epsilons: Array, negligible: float) -> Array:
+        """Upper bounds on delta in the remove direction at ascending epsilons, the last one where it is negligible.
+
+        They are those of one order, the one that is negligible first, so they are convex in e^epsilon.
+        """
+        orders, logs = self._above
+        heights = logs + log_peaks(orders) + MARGIN
+        ends = (heights - log(negligible)) / (orders - 1.0)
+        best = int(np.argmin(ends))
+        kept = epsilons[: int(np.searchsorted(epsilons, ends[best])) + 1]
+        bounds: Array = np.exp(np.minimum(heights[best] - (orders[best] - 1.0) * kept, 0.0))
+        return bounds
 
     @cached_property
     def _above(self) -> tuple[Array, Array]:

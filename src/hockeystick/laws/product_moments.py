@@ -8,11 +8,11 @@ moments bound the composition. Proof: docs/theory/contours.md, "Different steps"
 from collections.abc import Sequence
 from functools import partial
 from math import exp, inf, log
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from hockeystick.laws.contours import LEAST_NOISE, LEAST_RATE, MOST_RATE, Profiles
+from hockeystick.laws.contours import LEAST_NOISE, LEAST_RATE, MOST_RATE
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.poisson_moments import OCTAVE, Line, PoissonMoments
 from hockeystick.laws.profile import smallest_epsilon
@@ -130,7 +130,13 @@ class ProductMoments:
             settled = frequency
 
 
-def near_by_moments(profiles: Profiles, delta: float) -> float | None:
+class HasMoments(Protocol):
+    """A profile that is bounded from above by moments."""
+
+    def by_moments(self, epsilon: float, direction: Direction) -> float: ...
+
+
+def near_by_moments(profiles: HasMoments, delta: float) -> float | None:
     """About the epsilon at which profiles reach a delta, from moments alone; a guess, which affects speed only."""
     upper = partial(profiles.by_moments, direction=Direction.REMOVE)
     near = smallest_epsilon(upper, min(EXCESS * delta, 0.5), Side.UPPER, tolerance=1e-2)

@@ -17,7 +17,7 @@ from hockeystick.laws.allocated_epochs import FEWEST
 from hockeystick.laws.contours import LEAST_NOISE, LEAST_RATE, MOST_RATE, Sides
 from hockeystick.laws.gaussian import gaussian_deltas
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.laws.tilted_powers import LONGEST, Powers, contraction, spread, useful_share
+from hockeystick.laws.tilted_powers import LONGEST, Copies, Powers, contraction, spread, useful_share
 from hockeystick.types import Direction, Side
 
 MOST_VISITS = 4.0
@@ -138,7 +138,9 @@ class RareSteps:
             spacing, first + from_below, lower[from_below:], upper[from_below:], offset, straight=joined
         )
         above = spread(spacing, first, lower, upper, offset)
-        return None if below is None or above is None else (Powers(below, self.steps), Powers(above, self.steps))
+        if below is None or above is None:
+            return None
+        return Powers(Copies(below, self.steps)), Powers(Copies(above, self.steps))
 
     def _start(self, pace: float) -> Start:
         """A lattice with the places ``X_0 = E[X | X < e^pace]``, rounded up, and ``e^pace``, which follows it."""

@@ -9,7 +9,7 @@ Proofs: docs/theory/contours.md, "Many epochs". Cost: O(window log(window)) for 
 """
 
 from dataclasses import dataclass
-from math import ceil, exp, expm1, inf, log
+from math import ceil, exp, expm1, fsum, inf, log
 from typing import NamedTuple
 
 import numpy as np
@@ -201,59 +201,98 @@ def useful_share(of_epsilon: float, epsilon: float, order: float) -> float:
     return min(max(of_epsilon * epsilon * abs(order), LEAST_USEFUL), MOST_USEFUL)
 
 
-class Powers:
-    """The profile of ``count`` independent copies, bounded on the side of their law."""
+class Copies:
+    """``count`` independent copies of a law, as factors of a product."""
 
     def __init__(self, law: LatticeLaw, count: int) -> None:
         self.law, self.count = law, float(count)
         used = np.flatnonzero(law.masses)
-        self._index = law.first + used
-        self._logs: Array = np.asarray(law.offset + law.spacing * self._index, dtype=np.float64)
-        self._masses: Array = law.masses[used]
-        self._log_masses: Array = np.log(self._masses)
-        mass, mean = float(self._masses.sum()) + law.at_zero, float(self._masses @ np.exp(self._logs)) + law.p_inf
-        self._charge = self.count * exp((self.count - 1.0) * log(max(mass, mean, 1.0))) * (1.0 + 1e-6)
+        self.index = law.first + used
+        self.logs: Array = np.asarray(law.offset + law.spacing * self.index, dtype=np.float64)
+        masses: Array = law.masses[used]
+        self.log_masses: Array = np.log(masses)
+        mass, mean = float(masses.sum()) + law.at_zero, float(masses @ np.exp(self.logs)) + law.p_inf
+        self.log_excess = log(max(mass, mean, 1.0))
         self._log_moments: dict[float, float] = {}
+
+    def infinite(self, direction: Direction) -> float:
+        """The mass of ratios of one copy that are infinite (remove) or 0 (add)."""
+        return self.law.p_inf if direction is Direction.REMOVE else self.law.at_zero
+
+    def log_moment(self, order: float) -> float:
+        """log E X^order over the places, of one copy."""
+        if order not in self._log_moments:
+            exponents = order * self.logs + self.log_masses
+            top = float(exponents.max())
+            self._log_moments[order] = top + log(float(np.exp(exponents - top).sum()))
+        return self._log_moments[order]
+
+    def error_of_weights(self, order: float, log_size: float) -> float:
+        """Bounds the relative error of each tilted mass, for a moment of all copies of this logarithm."""
+        return UNIT_ROUNDOFF * (4.0 * abs(order) * float(np.abs(self.logs).max()) + 4.0 * abs(log_size) + 64.0)
+
+    def error_of_size(self, order: float, log_size: float) -> float:
+        """Bounds the error of the logarithm of the moment of all copies."""
+        return self.count * (self.error_of_weights(order, log_size) + len(self.logs) * UNIT_ROUNDOFF)
+
+
+class Powers:
+    """The profile of independent copies of laws on one lattice, bounded on the side that the laws have in common.
+
+    Args:
+        factors: at least one; laws of one side and one spacing.
+    """
+
+    def __init__(self, *factors: Copies) -> None:
+        self.factors = factors
+        self.side, self.spacing = factors[0].law.side, factors[0].law.spacing
+        self._log_sizes: dict[float, float] = {}
         self._known: dict[float, Tilted | None] = {}
 
     @property
     def size(self) -> int:
-        """Places of the law that have some mass."""
-        return self._logs.size
+        """Places of a law that have some mass, at most."""
+        return max(factor.logs.size for factor in self.factors)
 
     def delta(self, epsilon: float, direction: Direction) -> float | None:
-        """A bound on delta on the law's side; None where windows would be too long."""
+        """A bound on delta on the laws' side; None where windows would be too long."""
         best = self._best(epsilon, direction)
         # Nearer to the pole less of the tilted mass is where epsilon is, in a window that may be far shorter.
         orders = (_order_at(direction, place) for place in range(best, max(best - RETREATS, 0) - 1, -1))
         tilted = next(filter(None, map(self._tilted, orders)), None)
-        value = None if tilted is None else tilted.delta(epsilon, self.law.side)
-        if value is None:
-            return None
-        # An infinite ratio in one copy, or one of 0, in any of them.
-        value += self._charge * (self.law.p_inf if direction is Direction.REMOVE else self.law.at_zero)
-        return min(max(value, 0.0), 1.0)
+        value = None if tilted is None else tilted.delta(epsilon, self.side)
+        return None if value is None else min(max(value + self._infinite(direction), 0.0), 1.0)
 
     def most(self, epsilon: float, direction: Direction) -> float:
-        """An upper bound on delta by the moment of the best order, where windows are too long; of an upper law."""
+        """An upper bound on delta by the moment of the best order, where windows are too long; of upper laws."""
         order = self.order(epsilon, direction)
         x, extra = (epsilon, epsilon) if direction is Direction.REMOVE else (-epsilon, 0.0)
-        log_size = self.count * self.log_moment(order)
-        error = self.count * (self._error_of_weights(order, log_size) + len(self._logs) * UNIT_ROUNDOFF)
+        log_size = self._log_size(order)
         exponent = log_size - order * x + extra + float(log_peaks(np.array([order]))[0])
-        infinite = self.law.p_inf if direction is Direction.REMOVE else self.law.at_zero
-        error += (1.0 + abs(order)) * MOVED  # of places and threshold
-        return min(exp(min(exponent + error, 0.0)) + self._charge * infinite, 1.0)
+        error = self._error_of_size(order) + (1.0 + abs(order)) * MOVED  # of places and threshold
+        return min(exp(min(exponent + error, 0.0)) + self._infinite(direction), 1.0)
 
-    def _error_of_weights(self, order: float, log_size: float) -> float:
-        """Bounds the relative error of each tilted mass."""
-        return UNIT_ROUNDOFF * (4.0 * abs(order) * float(np.abs(self._logs).max()) + 4.0 * abs(log_size) + 64.0)
+    def _infinite(self, direction: Direction) -> float:
+        """Bounds the mass of an infinite ratio, or of one of 0, in any of the copies, with all that the others have."""
+        excess = sum(factor.count * factor.log_excess for factor in self.factors)
+        masses = (
+            factor.count * exp(excess - factor.log_excess) * factor.infinite(direction) for factor in self.factors
+        )
+        return sum(masses) * (1.0 + 1e-6)
 
-    def log_moment(self, order: float) -> float:
-        """log E X^order over the places."""
-        exponents = order * self._logs + self._log_masses
-        top = float(exponents.max())
-        return top + log(float(np.exp(exponents - top).sum()))
+    def _error_of_size(self, order: float) -> float:
+        """Bounds the error of :meth:`_log_size`."""
+        logs = [factor.count * factor.log_moment(order) for factor in self.factors]
+        of_sum = (len(logs) - 1.0) * UNIT_ROUNDOFF * sum(map(abs, logs))
+        return of_sum + sum(
+            factor.error_of_size(order, log_size) for factor, log_size in zip(self.factors, logs, strict=True)
+        )
+
+    def _log_size(self, order: float) -> float:
+        """log E e^(order S) of the sum S of all logarithms."""
+        if order not in self._log_sizes:
+            self._log_sizes[order] = sum(factor.count * factor.log_moment(order) for factor in self.factors)
+        return self._log_sizes[order]
 
     def order(self, epsilon: float, direction: Direction) -> float:
         """The order at which the moment bound of delta is smallest, among those of a fixed grid."""
@@ -270,65 +309,85 @@ class Powers:
 
     def _height(self, direction: Direction, place: int, x: float) -> float:
         order = _order_at(direction, place)
-        if order not in self._log_moments:
-            self._log_moments[order] = self.log_moment(order)
-        return self.count * self._log_moments[order] - order * x - log(abs(order * (order - 1.0)))
+        return self._log_size(order) - order * x - log(abs(order * (order - 1.0)))
 
     def _tilted(self, order: float) -> "Tilted | None":
         if order not in self._known:
             self._known[order] = self._power(order)
         return self._known[order]
 
-    def _power(self, order: float) -> "Tilted | None":
-        spacing, count = self.law.spacing, self.count
-        log_size = count * self.log_moment(order)
+    def _window(self, order: float) -> tuple[float, float]:
+        """Places between which S is but for a tilted mass of OUTSIDE."""
+        log_size = self._log_size(order)
         pace = 0.05 * min(abs(order), abs(order - 1.0))
-        logs = [count * self.log_moment(order + step) for step in (-pace, pace)]
-        deviation = max((logs[0] + logs[1] - 2.0 * log_size) / pace**2, spacing**2) ** 0.5
+        logs = [self._log_size(order + step) for step in (-pace, pace)]
+        deviation = max((logs[0] + logs[1] - 2.0 * log_size) / pace**2, self.spacing**2) ** 0.5
         # The tilted mass above a place, and below it, by moments of farther orders.
         reach = []
         for sign in (-1.0, 1.0):
             steps = [factor / deviation for factor in (2.0, 4.0, 6.0, 9.0)]
             steps += [share * min(abs(order), abs(order - 1.0)) for share in (0.25, 0.5, 1.0, 2.0)]
-            grown = [count * self.log_moment(order + sign * step) - log_size for step in steps]
+            grown = [self._log_size(order + sign * step) - log_size for step in steps]
             reach.append(min((size - log(0.25 * OUTSIDE)) / step for size, step in zip(grown, steps, strict=True)))
-        # No sum is below count times the least logarithm, nor above the largest one.
-        low = max(-reach[0], count * float(self._logs[0]) - spacing)
-        high = min(reach[1], count * float(self._logs[-1]) + spacing)
+        # No sum is below that of all least logarithms, nor above that of the largest ones.
+        least, most = (sum(factor.count * float(factor.logs[end]) for factor in self.factors) for end in (0, -1))
+        low = max(-reach[0], least - self.spacing)
+        high = min(reach[1], most + self.spacing)
+        return low, high
+
+    def _power(self, order: float) -> "Tilted | None":
+        low, high = self._window(order)
+        spacing = self.spacing
         length = 2 ** max(ceil(log((high - low) / spacing + 4.0, 2.0)), 6)
         if length > LONGEST or (abs(order) + 1.0) * length * spacing > 2.0 * LARGEST_EXPONENT:
             return None
-        # The place of index r in the window stands for all that differ from it by a multiple of its length.
-        weights = np.exp(order * self._logs + self._log_masses - log_size / count)
-        # The largest weight, which may be nearly all, needs no transform when all indices are counted from its own.
-        main = int(np.argmax(weights))
-        origin = count * float(self._logs[main])
-        start = int((0.5 * (low + high) - origin) / spacing) - length // 2
-        others = weights.copy()
-        others[main] = 0.0
-        folded = np.bincount((self._index - self._index[main]) % length, others, length)
-        transform = weights[main] + np.fft.rfft(folded)
-        sizes = np.abs(transform)
-        # From sizes and angles: complex logarithms and exponentials take three times as long.
-        log_sizes = np.log(np.maximum(sizes, 1e-300))
-        angles = count * np.arctan2(transform.imag, transform.real)
-        powers = np.exp(count * log_sizes) * (np.cos(angles) + 1j * np.sin(angles))
-        tilted = np.roll(np.fft.irfft(powers, length), -start)
         of_transform = OF_TRANSFORMS * UNIT_ROUNDOFF * log(length, 2.0)
-        of_weights = self._error_of_weights(order, log_size)
-        # A transform errs by so much of the Euclidean length of its values; of a power, by that times its derivative.
-        length_of_error = of_transform * float(np.sum(folded**2)) ** 0.5
-        of_values = length**0.5 * length_of_error + of_weights
-        steep = count * np.exp((count - 1.0) * np.log(np.minimum(sizes + of_values, 1.0 + of_values)))
-        of_powers = of_weights * steep
-        of_powers += UNIT_ROUNDOFF * 16.0 * count * (1.0 + np.abs(log_sizes)) * np.abs(powers)
+        # Logarithms and angles of the product of all transforms, and of what its factors may be at most.
+        half = length // 2 + 1
+        logs, angles, log_most, rounding = np.zeros(half), np.zeros(half), np.zeros(half), np.zeros(half)
+        by_weights, by_lengths, origins = np.zeros(half), np.zeros(half), []
+        for factor in self.factors:
+            count, log_moment = factor.count, factor.log_moment(order)
+            # The place of index r in the window stands for all that differ from it by a multiple of its length.
+            weights = np.exp(order * factor.logs + factor.log_masses - log_moment)
+            # The largest weight, which may be nearly all, needs no transform when all indices are counted from its own.
+            main = int(np.argmax(weights))
+            origins.append(count * float(factor.logs[main]))
+            others = weights.copy()
+            others[main] = 0.0
+            folded = np.bincount((factor.index - factor.index[main]) % length, others, length)
+            transform = weights[main] + np.fft.rfft(folded)
+            sizes = np.abs(transform)
+            # From sizes and angles: complex logarithms and exponentials take three times as long.
+            log_sizes = np.log(np.maximum(sizes, 1e-300))
+            logs += count * log_sizes
+            angles += count * np.arctan2(transform.imag, transform.real)
+            rounding += count * (1.0 + np.abs(log_sizes))
+            of_weights = factor.error_of_weights(order, count * log_moment)
+            # A transform errs by so much of the Euclidean length of its values; of a product, by that times the rest.
+            length_of_error = of_transform * float(np.sum(folded**2)) ** 0.5
+            of_values = length**0.5 * length_of_error + of_weights
+            most = np.minimum(sizes + of_values, 1.0 + of_values)
+            log_most += count * np.log(most)
+            by_weights += of_weights * count / most
+            by_lengths += (length_of_error * count / most) ** 2
+        if UNIT_ROUNDOFF * sum(map(abs, origins)) > 0.1 * MOVED:
+            return None
+        origin, number = fsum(origins), len(origins)
+        start = int((0.5 * (low + high) - origin) / spacing) - length // 2
+        powers = np.exp(logs) * (np.cos(angles) + 1j * np.sin(angles))
+        tilted = np.roll(np.fft.irfft(powers, length), -start)
+        whole = np.exp(log_most)
+        of_powers = whole * by_weights
+        of_powers += UNIT_ROUNDOFF * (12.0 + 4.0 * number) * rounding * np.abs(powers)
         error = 2.0 * float(of_powers.sum()) / length
-        error += length_of_error * (2.0 * float(np.sum(steep**2)) / length) ** 0.5
+        # The sum of as many lengths is at most the root of their number times the root of the sum of their squares.
+        error += (number * 2.0 * float(np.sum(whole**2 * by_lengths)) / length) ** 0.5
         error += of_transform * (2.0 * float(np.sum(np.abs(powers) ** 2)) / length) ** 0.5
         return Tilted(
             order=order,
-            log_size=log_size,
-            size_error=expm1(count * (of_weights + len(self._logs) * UNIT_ROUNDOFF)),
+            log_size=self._log_size(order),
+            size_error=expm1(self._error_of_size(order)),
             places=origin + spacing * (start + np.arange(length, dtype=np.float64)),
             masses=np.maximum(tilted, 0.0),
             error=error,
