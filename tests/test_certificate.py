@@ -44,7 +44,7 @@ def test_slack_is_paid_on_either_side() -> None:
         assert bound(Side.LOWER, 1e-3).delta(epsilon) == pytest.approx(max(plain - cost, 0.0), rel=1e-12)
 
 
-@settings(derandomize=True, deadline=None)
+@settings(derandomize=True)
 @given(st.floats(1e-12, 0.999))
 def test_epsilon_is_on_the_side_of_the_bound(delta: float) -> None:
     upper, lower = bound(Side.UPPER).epsilon(delta), bound(Side.LOWER).epsilon(delta)
@@ -85,14 +85,14 @@ def test_bounds_refuse_a_delta_out_of_range(value: float) -> None:
         bound(Side.UPPER).epsilon(value)
 
 
-@settings(derandomize=True, deadline=None)
+@settings(derandomize=True)
 @given(st.floats(1e-300, 1e300))
 def test_printed_bounds_are_rounded_to_their_side(value: float) -> None:
     assert value <= float(number(value)) <= value * (1 + 1.1e-5)
     assert value * (1 - 1.1e-5) <= float(number(value, up=False)) <= value
 
 
-@settings(derandomize=True, deadline=None)
+@settings(derandomize=True)
 @given(st.floats(1e-300, 1e300))
 def test_given_numbers_are_printed_with_all_their_digits(value: float) -> None:
     assert float(exact(value)) == value

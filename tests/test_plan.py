@@ -122,7 +122,7 @@ FIELDS = ["data", "sampler", "strategy", "target", "mechanism", "noise_multiplie
 INNER = ["num_examples", "batch_size", "epochs", "steps", "kind", "epsilon", "delta", "noise_multiplier", "bins"]
 
 
-@settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(st.sampled_from(FIELDS), JSON | st.dictionaries(st.sampled_from(INNER), JSON, max_size=4)),
     st.booleans(),
@@ -142,7 +142,7 @@ def test_anything_else_is_refused_in_one_line(values: dict[str, Any], complete: 
             assert "nput should" not in text
 
 
-@settings(derandomize=True, deadline=None)
+@settings(derandomize=True)
 @given(st.binary(max_size=200), st.sampled_from([".toml", ".json"]))
 def test_any_bytes_are_refused_in_one_line(tmp_path_factory: pytest.TempPathFactory, raw: bytes, suffix: str) -> None:
     path = tmp_path_factory.getbasetemp() / f"any{suffix}"

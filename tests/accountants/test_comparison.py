@@ -125,7 +125,7 @@ def grams(draw: st.DrawFn) -> Array:
     return means.T @ means
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(gram=st.composite(grams)(), smallest=st.integers(1, 8))
 def test_levels_stay_on_their_side(gram: Array, smallest: int) -> None:
     """Entry by entry above or below, and positive semidefinite: all that Kahane's inequality asks for."""

@@ -248,7 +248,7 @@ def test_levels_never_lower_a_mean(most: int, monkeypatch: pytest.MonkeyPatch) -
     assert np.count_nonzero(levelled.index > levelled.index.min(axis=1, keepdims=True), axis=1).max() <= most
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(
     weights=st.lists(st.floats(0.01, 1.0), min_size=3, max_size=3),
     means=st.lists(st.floats(0.0, 3.0), min_size=3, max_size=3),

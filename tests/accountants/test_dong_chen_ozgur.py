@@ -98,7 +98,7 @@ def test_one_of_the_two_methods_for_many_visits_is_not_always_better() -> None:
     assert whole < blocks
 
 
-@settings(derandomize=True, deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(derandomize=True, max_examples=12, suppress_health_check=list(HealthCheck))
 @given(
     sigma=st.floats(0.4, 6.0),
     bins=st.integers(1, 2000),

@@ -38,7 +38,7 @@ def pair(sigma: float, bins: int, visits: int = 1, epochs: int = 1) -> AveragedS
     epochs=st.integers(1, 4),
     exponent=st.floats(3.0, 14.0),
 )
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 def test_never_above_the_upper_bounds(sigma: float, bins: int, visits: int, epochs: int, exponent: float) -> None:
     allocation = pair(sigma, bins, min(visits, bins), epochs)
     work = quick(10.0**-exponent)

@@ -134,7 +134,7 @@ def test_never_above_monte_carlo_of_several_epochs(sigma: float, bins: int, epoc
 
 @given(sigma=st.floats(0.02, 30.0), bins=st.integers(1, 10**6), epochs=st.integers(1, 60))
 @example(sigma=0.070559627035509, bins=3000, epochs=1)  # at eps = 699 a cdf underflows that e^eps makes count
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 def test_never_above_the_deterministic_bound(sigma: float, bins: int, epochs: int) -> None:
     """chua-2024, Theorem 4.1: shuffling is no worse than fixed batches."""
     below = lower(sigma, bins, epochs)
@@ -189,7 +189,7 @@ def test_beats_the_gaussian_for_tiny_batches_and_large_noise(
 
 
 @given(sigma=st.floats(2.0, 50.0), log_bins=st.floats(3.0, 18.0), epochs=st.integers(1, 5))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15, derandomize=True)
 def test_clones_never_below_the_thresholds(sigma: float, log_bins: float, epochs: int) -> None:
     tiny = pair(sigma, int(exp(log_bins)), epochs, 1)
     if shuffle_clones.ACCOUNTANT.why_not(tiny, Side.UPPER):

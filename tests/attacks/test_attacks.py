@@ -107,7 +107,7 @@ def test_bayes_error_of_a_gaussian_is_that_of_the_best_threshold(prior: float) -
 
 
 @given(PAIRS, st.floats(0.0, 1.0))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_trade_off_of_small_pairs_is_the_enumerated_one(pair: Pair, alpha: float) -> None:
     """Bounds that are the truth: both sides bracket the enumerated tests, within the tolerance."""
     upper, lower = pair.bounds()
@@ -129,7 +129,7 @@ def test_trade_off_of_small_pairs_is_the_enumerated_one(pair: Pair, alpha: float
 
 
 @given(PAIRS, st.floats(0.01, 0.99), st.floats(0.0, 0.5), st.floats(0.0, 0.5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_loose_bounds_stay_on_their_side(pair: Pair, rate: float, up: float, down: float) -> None:
     """No number of a bound that is loose by any factor crosses the truth, and lower ends are at most upper ones."""
     upper, lower = pair.bounds(up, down)
@@ -150,7 +150,7 @@ def test_loose_bounds_stay_on_their_side(pair: Pair, rate: float, up: float, dow
 
 
 @given(PAIRS, st.sampled_from([1e-3, 1e-2, 0.1]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_mu_covers_the_profile_and_is_needed(pair: Pair, unexplained: float) -> None:
     """The upper mu covers the truth at all epsilons; the lower one, made a little smaller, does not."""
     upper, lower = pair.bounds()

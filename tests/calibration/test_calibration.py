@@ -263,7 +263,7 @@ def _interrupt(ticks: int) -> None:
     raise KeyboardInterrupt
 
 
-@settings(derandomize=True, deadline=None)
+@settings(derandomize=True)
 @given(
     root=st.floats(SMALLEST_NOISE * 1.01, LARGEST_NOISE / 1.01),
     start=st.floats(SMALLEST_NOISE, LARGEST_NOISE),
@@ -285,7 +285,7 @@ def test_the_search_brackets_the_root_on_the_safe_side(
     assert epsilon_at(fails) > 2.0
 
 
-@settings(derandomize=True, deadline=None)
+@settings(derandomize=True)
 @given(
     root=st.floats(0.05, 1e4),
     off=st.floats(0.05, 20.0),

@@ -50,7 +50,7 @@ def worst_delta(growth: Fraction, delta: Fraction, at: Fraction) -> Fraction:
     return sum((max(p - at * q, Fraction(0)) for p, q in zip(first, reversed(first), strict=True)), Fraction(0))
 
 
-@hypothesis_settings(derandomize=True, deadline=None)
+@hypothesis_settings(derandomize=True)
 @given(st.floats(0.0, 30.0), st.floats(0.0, 0.99), st.floats(0.0, 1.0))
 def test_the_implied_delta_is_that_of_the_worst_mechanism(epsilon: float, delta: float, share: float) -> None:
     at = share * epsilon

@@ -37,7 +37,7 @@ def law_of(p, q, looseness=exactly):
 
 
 @given(st.integers(0, 10**6), st.integers(2, 6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_law_dominates_a_discrete_pair_and_its_compositions(seed, outcomes):
     rng = np.random.default_rng(seed)
     pairs = [random_pair(rng, outcomes), random_pair(rng, 3)]
@@ -51,7 +51,7 @@ def test_the_law_dominates_a_discrete_pair_and_its_compositions(seed, outcomes):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_loose_profiles_that_are_not_convex_still_give_a_law_that_dominates(seed):
     """Each direction is off by a factor of its own that jumps about."""
     rng = np.random.default_rng(seed)

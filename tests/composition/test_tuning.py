@@ -133,7 +133,7 @@ def plain(sigma):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_envelope_is_the_largest_line(seed):
     rng = np.random.default_rng(seed)
     slopes, intercepts = (np.sort(rng.random(rng.integers(1, 30)))[::-1] for _ in range(2))

@@ -43,7 +43,7 @@ def union(path: Path, *others: Path) -> Path:
     return path
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(subsets, subsets, subsets)
 def test_laws(first: Subset, second: Subset, third: Subset) -> None:
     with TemporaryDirectory() as folder:

@@ -172,7 +172,7 @@ def test_lambda_is_small_from_where_the_line_ends(sigma: float, bins: int, rate:
     assert np.all(bins * np.log(sizes + epoch.error) <= most)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     sigma=st.floats(0.45, 6.0),
     bins=st.integers(4, 3000),
@@ -345,7 +345,7 @@ def test_places_at_the_threshold_take_nothing_away(monkeypatch: pytest.MonkeyPat
         assert upper >= gain * (1 - 1e-12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(seed=st.integers(0, 10**6), spacing=st.floats(0.004, 0.2), width=st.sampled_from([0.0, 1e-9, 1e-3]))
 def test_lattice_laws_of_a_few_atoms(seed: int, spacing: float, width: float) -> None:
     """Kinks between two places, and places where nothing is out of the money."""

@@ -24,7 +24,7 @@ def law_of(values: np.ndarray, masses: np.ndarray) -> Law:
     return Law(support, mass, 0.0, Side.UPPER, 1e-15, 1e-15)
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=60)
 @given(st.integers(2, 4), st.integers(2, 8), st.integers(0, 2**32 - 1))
 def test_above_any_dependence_and_below_the_revealed_choice(parts: int, outcomes: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

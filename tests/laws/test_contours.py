@@ -248,7 +248,7 @@ def test_what_is_cut_off_the_line_is_charged(
             assert rough.upper >= fine.lower
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(
     rate=st.floats(-4.0, -0.7).map(lambda power: 10.0**power),
     steps=st.floats(1.0, 5.0).map(lambda power: int(10.0**power)),

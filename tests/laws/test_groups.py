@@ -35,7 +35,7 @@ def test_gaussians_add_up(sigma: float, links: list[Direction]) -> None:
         assert bound(epsilon) <= truth * (1.0 + 1e-8) or truth < 1e-100  # where the search for a split has no digits
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=60)
 @given(st.integers(2, 5), st.integers(2, 6), st.integers(0, 2**32 - 1))
 def test_no_chain_of_distributions_exceeds_it(count: int, outcomes: int, seed: int) -> None:
     """Random distributions in a row: the profiles of a link are the largest of any link of this chain."""
@@ -56,7 +56,7 @@ def test_no_chain_of_distributions_exceeds_it(count: int, outcomes: int, seed: i
             assert added >= hockey_stick(chain[-1], chain[0], epsilon) - 1e-15
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=60)
 @given(st.integers(2, 5), st.integers(0, 2**32 - 1))
 def test_mixed_links_cover_both_ways(outcomes: int, seed: int) -> None:
     """From D_0 down to D_1 and up to D_2, as when one example is replaced by another."""

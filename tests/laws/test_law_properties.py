@@ -21,7 +21,7 @@ SLACK = 1.03
 """The coarse brackets are this tight (ratio) where delta is at least FROM."""
 FROM = 1e-10
 
-few = settings(max_examples=25, deadline=None, derandomize=True, database=None)
+few = settings(max_examples=25, derandomize=True, database=None)
 sigmas = st.floats(0.4, 8.0)
 rates = st.floats(1e-4, 0.9)
 counts = st.integers(1, 40)

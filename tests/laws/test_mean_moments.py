@@ -47,7 +47,7 @@ def test_orders_below_zero_are_those_of_one_ratio_and_hold_for_two(mu: float) ->
         assert 0.5 * mu**2 * (size + size**2) == pytest.approx(log(single), rel=1e-6)
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15, derandomize=True)
 @given(
     sigma=st.floats(0.5, 5.0),
     bins=st.integers(1, 200),

@@ -120,7 +120,7 @@ def test_the_sides_are_around_contours(rate: float, sigma: float, steps: int) ->
     assert both > 5
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(
     rate=st.floats(-4.5, -1.8).map(lambda power: 10.0**power),
     visits=st.floats(0.02, 1.5),

@@ -125,7 +125,7 @@ def test_both_sides_of_the_true_rational_matrix(bands: int, bins: int, epochs: i
     assert raised(pair).common > 0.0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(1, 6).flatmap(
         lambda bins: st.lists(
@@ -266,7 +266,7 @@ def test_proof_of_definiteness(bins: int, seed: int) -> None:
     assert proved_semidefinite(planted(bins, 1e-9, seed) * scales * scales[:, None])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.integers(2, 4), st.data())
 def test_never_accepts_an_indefinite_matrix(bins: int, data: st.DataObject) -> None:
     """Singular integer matrices with entries moved by some ulps, decided in rationals.
@@ -376,7 +376,7 @@ def test_lower_envelope_is_repaired_or_refused(smallest: float, possible: bool) 
         assert 0.4 < envelope.entries[0, 1] < 0.5
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.lists(st.integers(0, 4), min_size=6, max_size=6), min_size=2, max_size=8), st.sampled_from(SIDES))
 def test_circulant_envelope_of_any_matrix(means: list[list[int]], side: Side) -> None:
     table = np.array(means, dtype=float)

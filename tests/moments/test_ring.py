@@ -228,7 +228,7 @@ rings = st.tuples(
 
 
 @given(rings, st.integers(0, 11))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_turning_and_reflecting_the_ring_change_nothing(case: tuple[int, int, int, int, float], turn: int) -> None:
     bins, reach, largest, seed, scale = case
     gram = banded(bins, reach, seed=seed, circulant=False, scale=scale)
@@ -239,7 +239,7 @@ def test_turning_and_reflecting_the_ring_change_nothing(case: tuple[int, int, in
 
 
 @given(rings, st.integers(0, 11), st.integers(0, 4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_larger_entry_makes_every_order_larger(case: tuple[int, int, int, int, float], i: int, distance: int) -> None:
     bins, reach, largest, seed, scale = case
     gram = banded(bins, reach, seed=seed, circulant=False, scale=scale)

@@ -9,7 +9,7 @@ from math import comb, exp, fsum, log, sqrt
 import numpy as np
 import pytest
 from history_oracle import assert_same, interval
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 from numba import njit
@@ -41,7 +41,6 @@ def copied(averaged: AveragedSteps, order: int) -> CopiedAllocation:
     return CopiedAllocation(direction=Direction.REMOVE, pair=averaged, order=order)
 
 
-@settings(deadline=None)  # the kernel may be compiled
 @given(
     y=st.lists(st.floats(-6.0, 6.0), min_size=2, max_size=8),
     part=st.floats(0.0, 1.0),

@@ -31,7 +31,7 @@ def claim() -> MonteCarloClaim:
     return MonteCarloClaim.parse_json(json.dumps(json.loads(FORMER.read_text())["monte_carlo"]))
 
 
-@settings(derandomize=True, deadline=None)
+@settings(derandomize=True)
 @given(st.lists(nodes, min_size=1, max_size=20).map(tuple))
 def test_nodes_come_back_to_the_last_digit(some: tuple[Node, ...]) -> None:
     assert unpack_nodes(pack_nodes(some)) == some

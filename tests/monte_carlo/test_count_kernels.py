@@ -206,7 +206,7 @@ def test_no_output_has_more_than_the_largest_value(order: int, reach: int, cap: 
     assert 0.2 < values.max() / proposal.weight_bound(epsilon) <= 1.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     steps=st.integers(1, 12),
     bands=st.integers(1, 4),

@@ -271,7 +271,7 @@ def test_every_kind_of_sampler_is_among_them() -> None:
     assert {sampler.kind for sampler in SAMPLERS} == set(hs.samplers.SAMPLERS)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     name=st.sampled_from(sorted(GENERATORS)),
     noise=st.floats(0.2, 5.0),

@@ -74,7 +74,7 @@ def test_without_a_separation_it_is_poisson(name: str) -> None:
         assert truth.delta(epsilon) <= bound.delta(epsilon) <= 1.03 * truth.delta(epsilon) + 1e-9
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.floats(0.02, 0.5), st.floats(0.5, 3.0), st.booleans(), st.integers(1, 3))
 def test_more_coins_less_noise_and_more_examples_are_worse(
     prob: float, sigma: float, warm: bool, examples: int

@@ -136,7 +136,7 @@ def test_one_window_of_a_chain_is_close() -> None:
     assert np.abs(above - truth).max() < GRID_ERROR[2] + 0.03 * truth.max()
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.floats(0.005, 0.3), st.floats(0.8, 3.0), st.integers(1, 4))
 def test_more_coins_less_noise_and_more_steps_are_worse(prob: float, sigma: float, bands: int) -> None:
     column = np.array([1.0, 0.5, 0.375, 0.3125])[:bands]

@@ -155,7 +155,7 @@ def test_sums_have_the_laws_of_an_enumeration(bands: int, limit: int) -> None:
     assert 0.0 < error < 1e-8
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.floats(0.01, 0.5), st.floats(0.5, 4.0), st.integers(1, 9), st.integers(1, 40))
 def test_both_laws_are_whole(prob: float, sigma: float, bands: int, steps: int) -> None:
     column = 1.0 / np.sqrt(np.arange(1.0, bands + 1.0))

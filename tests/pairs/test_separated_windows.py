@@ -72,7 +72,7 @@ def test_one_window_from_a_cold_start_without_overlap_is_exact() -> None:
     assert np.abs(values - truth).max() < GRID_ERROR[steps] + 0.01 * truth.max()
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.floats(0.005, 0.4), st.floats(0.6, 3.0), st.integers(2, 8), st.booleans())
 def test_more_coins_and_less_noise_are_worse(prob: float, sigma: float, gap: int, warm: bool) -> None:
     matrix = np.eye(16)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import hockeystick as hs
 
-QUICK = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=12, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 NOISE = st.floats(0.4, 6.0)
 DELTA = st.sampled_from([1e-10, 1e-7, 1e-5, 1e-3])
 BINS = st.sampled_from([1, 2, 5, 17, 64, 300, 2000])

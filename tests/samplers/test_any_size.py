@@ -80,7 +80,7 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
     return {"data": data, "sampler": {"kind": kind} | options}
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(plans())
 @example({"data": {"num_examples": 11, "batches_per_epoch": 6, "epochs": 1}, "sampler": {"kind": "shuffle"}})
 @example({"data": {"num_examples": 9, "batch_size": 0.25, "epochs": 0.5}, "sampler": {"kind": "shuffle"}})
@@ -96,7 +96,6 @@ def test_every_refusal_proposes_what_works(values: dict[str, Any]) -> None:
 # What follows from the data -------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(st.integers(1, 10**11), st.floats(1e-3, 1e9), st.integers(1, 10**6))
 def test_the_rate_is_the_nearest_double_and_bins_the_nearest_number(count: int, size: float, steps: int) -> None:
     if size > count:
@@ -166,7 +165,6 @@ def test_a_size_that_divides_has_no_remainder(
     assert options(remainder=remainder).sampler(even) == options().sampler(even)
 
 
-@settings(deadline=None)
 @given(st.integers(2, 60), st.integers(1, 60), st.sampled_from(["drop", "short"]), st.integers(1, 3), st.booleans())
 def test_batches_with_a_remainder(count: int, size: int, remainder: str, epochs: int, shuffled: bool) -> None:
     """Whole batches first, no example twice in an epoch; fixed batches are the same in every epoch."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
@@ -29,7 +29,6 @@ def rows_of(graph: Attribution) -> list[set[int]]:
     return [set(graph.users[a:b].tolist()) for a, b in zip(graph.offsets, graph.offsets[1:], strict=False)]
 
 
-@settings(deadline=None)
 @given(PAIRS, st.randoms(use_true_random=False))
 def test_pairs_and_rows_make_the_same_graph(pairs: set[tuple[int, int]], random: Any) -> None:
     graph, rows = graph_of(pairs)
@@ -101,7 +100,6 @@ def test_wrong_restriction(examples: list[int]) -> None:
         Attribution.from_pairs([0, 1, 2], [0, 1, 2]).restricted_to(examples)
 
 
-@settings(deadline=None)
 @given(PAIRS, st.integers(1, 4), st.none() | st.integers(1, 7), st.integers(0, 2**32))
 def test_bounding_agrees_with_the_obvious_way(
     pairs: set[tuple[int, int]], k_user: int, k_example: int | None, seed: int

@@ -4,7 +4,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binomtest, hypergeom
@@ -98,7 +98,6 @@ def test_one_pick_is_uniform(make: type[BallsInBins] | type[RandomAllocation], b
         assert binomtest(both, n // 2, p * p).pvalue > FALSE_FAILURE / 14
 
 
-@settings(deadline=None)
 @given(st.integers(1, 30), st.integers(1, 12), st.integers(1, 3), st.integers(0, 2**32))
 def test_balls_in_bins_partitions_and_replays(n: int, bins: int, epochs: int, seed: int) -> None:
     batches = [b.tolist() for b in BallsInBins(bins=bins, epochs=epochs).batches(n, np.random.default_rng(seed))]
@@ -107,7 +106,6 @@ def test_balls_in_bins_partitions_and_replays(n: int, bins: int, epochs: int, se
     assert batches == batches[:bins] * epochs
 
 
-@settings(deadline=None)
 @given(st.integers(1, 30), st.integers(1, 12), st.data(), st.integers(1, 3), st.integers(0, 2**32))
 def test_allocation_gives_each_example_k_steps(n: int, bins: int, draw: st.DataObject, epochs: int, seed: int) -> None:
     k = draw.draw(st.integers(1, bins))
@@ -120,7 +118,6 @@ def test_allocation_gives_each_example_k_steps(n: int, bins: int, draw: st.DataO
         np.testing.assert_array_equal(np.bincount(drawn, minlength=n), np.full(n, k))
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 99_999), max_size=40), st.sampled_from([100_000, 150_000]))
 def test_grouping_of_wide_keys_agrees_with_the_obvious_way(assigned: list[int], bins: int) -> None:
     order, starts = group_by_bin(np.array(assigned, dtype=np.uint32), bins)
@@ -130,7 +127,6 @@ def test_grouping_of_wide_keys_agrees_with_the_obvious_way(assigned: list[int], 
         assert order[starts[b] : starts[b + 1]].tolist() == [i for i, a in enumerate(assigned) if a == b]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=40))
 def test_grouping_of_narrow_keys_agrees_with_the_obvious_way(assigned: list[int]) -> None:
     order, starts = group_by_bin(np.array(assigned, dtype=np.uint16), 10)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
@@ -14,7 +14,6 @@ FALSE_FAILURE = 1e-9  # of each statistical test
 small = st.integers(1, 12)
 
 
-@settings(deadline=None)
 @given(small, small, st.integers(1, 3))
 def test_deterministic_batches_are_consecutive(batch_size: int, bins: int, epochs: int) -> None:
     sampler = Deterministic(bins=bins, epochs=epochs)
@@ -31,7 +30,6 @@ def test_deterministic_leaves_the_generator_alone() -> None:
     assert rng.random() == np.random.default_rng(1).random()
 
 
-@settings(deadline=None)
 @given(small, small, st.integers(1, 3), st.integers(0, 2**32))
 def test_shuffle_visits_each_example_once_an_epoch(batch_size: int, bins: int, epochs: int, seed: int) -> None:
     sampler = Shuffle(batch_size=batch_size, bins=bins, epochs=epochs)

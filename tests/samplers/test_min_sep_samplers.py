@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binomtest
@@ -96,7 +96,6 @@ def test_gaps_are_geometric_and_independent_of_the_start() -> None:
         assert_rate(count, n, q * (1 - q) ** t * q * (1 - q) ** k, len(cases))
 
 
-@settings(deadline=None)
 @given(st.integers(1, 40), st.integers(1, 9), st.floats(0.05, 1.0), st.booleans(), st.data(), st.integers(0, 2**32))
 def test_separation_and_cap_are_never_violated(
     n: int, min_sep: int, share: float, warm: bool, draw: st.DataObject, seed: int
@@ -163,7 +162,6 @@ def test_memory_does_not_grow_with_the_steps() -> None:
     assert peak < 60 * n
 
 
-@settings(deadline=None)
 @given(st.integers(1, 10**9), st.floats(1e-12, 1.0))
 def test_participation_probability_inverts_the_rate(min_sep: int, share: float) -> None:
     rate = share / min_sep
@@ -255,7 +253,6 @@ def test_warm_up_approaches_the_stationary_state(warm_up: int) -> None:
         assert_rate(batch.sum(), n, rate, steps)
 
 
-@settings(deadline=None)
 @given(
     st.sets(st.tuples(st.integers(0, 6), st.integers(0, 9)), min_size=1, max_size=25),
     st.integers(1, 5),
@@ -283,7 +280,6 @@ def test_no_user_takes_part_twice_within_b_steps(
     assert least_gap(of_user) >= min_sep
 
 
-@settings(deadline=None)
 @given(
     st.sets(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1),
     st.integers(1, 6),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
@@ -75,7 +75,6 @@ def test_truncation_cuts_as_often_as_it_should_and_anywhere() -> None:
     assert_binomial(sum(int(batch[-1] >= n - 20) for batch in full), len(full), float(1 - none_below))
 
 
-@settings(deadline=None)
 @given(
     n=st.integers(1, 200),
     q=st.floats(0.0, 1.0, exclude_min=True),

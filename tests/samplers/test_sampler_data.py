@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hockeystick.errors import InvalidInputError
@@ -28,7 +28,6 @@ from hockeystick.samplers import (
 from hockeystick.spec import Spec
 
 
-@settings(deadline=None)
 @given(st.integers(1, 1000), st.integers(1, 1000), st.integers(1, 1000))
 def test_whole_epochs_however_the_length_is_given(batch_size: int, bins: int, epochs: int) -> None:
     sizes = {"num_examples": batch_size * bins, "batch_size": batch_size}
@@ -45,7 +44,6 @@ def test_whole_epochs_however_the_length_is_given(batch_size: int, bins: int, ep
         assert float(data.rate) == batch_size / (batch_size * bins)
 
 
-@settings(deadline=None)
 @given(st.integers(2, 10**9), st.data())
 def test_suggested_batch_sizes_divide_the_data(num_examples: int, draw: st.DataObject) -> None:
     batch_size = draw.draw(st.integers(1, num_examples))

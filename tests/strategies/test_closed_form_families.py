@@ -49,7 +49,7 @@ def bins_of(matrix: StrategyMatrix) -> list[int]:
 
 
 @given(matrices())
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_shape_signs_and_bands(matrix: StrategyMatrix) -> None:
     dense = matrix.materialize()
     assert dense.shape == (matrix.rows, matrix.steps)
@@ -62,7 +62,7 @@ def test_shape_signs_and_bands(matrix: StrategyMatrix) -> None:
 
 
 @given(matrices(), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_operators_agree_with_the_dense_matrix(matrix: StrategyMatrix, seed: int) -> None:
     rng = np.random.default_rng(seed)
     dense, n = matrix.materialize(), matrix.steps
@@ -81,7 +81,7 @@ def test_operators_agree_with_the_dense_matrix(matrix: StrategyMatrix, seed: int
 
 
 @given(matrices(), st.data())
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_sums_of_bins(matrix: StrategyMatrix, data: st.DataObject) -> None:
     bins = data.draw(st.sampled_from(bins_of(matrix)))
     means = sum(matrix.materialize()[:, first : first + bins] for first in range(0, matrix.steps, bins))
@@ -92,7 +92,7 @@ def test_sums_of_bins(matrix: StrategyMatrix, data: st.DataObject) -> None:
 
 
 @given(matrices(), st.floats(0.0, 1.0))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_errors_of_queries(matrix: StrategyMatrix, decay: float) -> None:
     workload = decay ** np.arange(matrix.steps)
     a = np.array([[workload[t - i] if t >= i else 0.0 for i in range(matrix.steps)] for t in range(matrix.steps)])

@@ -52,7 +52,7 @@ def matrices(draw: st.DrawFn) -> StrategyMatrix:
 
 
 @given(matrices(), st.integers(1, MOST_STEPS + 2))
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 def test_min_separation_is_the_worst_pattern_or_above(matrix: StrategyMatrix, min_sep: int) -> None:
     truth = largest_norm(matrix, min_sep)
     bound = sensitivity.min_separation(matrix, min_sep)
@@ -62,7 +62,7 @@ def test_min_separation_is_the_worst_pattern_or_above(matrix: StrategyMatrix, mi
 
 
 @given(matrices(), st.integers(1, MOST_STEPS))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_single_and_fixed_epochs_are_exact(matrix: StrategyMatrix, bins: int) -> None:
     once = largest_norm(matrix, matrix.steps)
     assert once <= sensitivity.single(matrix).value <= once * (1.0 + SLACK)

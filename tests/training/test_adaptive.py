@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hockeystick as hs
@@ -104,7 +104,6 @@ def test_independent_adam_is_the_textbook_s(share, floor):
 NUMBERS = st.floats(width=32) | st.just(math.nan) | st.just(math.inf)
 
 
-@settings(deadline=None)
 @given(
     rows=st.lists(st.lists(NUMBERS, min_size=3, max_size=3), min_size=1, max_size=5),
     norm=st.floats(1e-3, 1e3),

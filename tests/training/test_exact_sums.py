@@ -62,7 +62,7 @@ def is_counted(numbers):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @given(arrays=gradients(), clip_norm=NORMS, steps=STEPS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_example_is_longer_than_the_norm_and_no_number_grows(arrays, clip_norm, steps):
     for example in range(len(arrays[0])):
         whole, numbers = integers_of(arrays, example, clip_norm, steps), numbers_of(arrays, example)
@@ -80,7 +80,7 @@ def test_no_example_is_longer_than_the_norm_and_no_number_grows(arrays, clip_nor
 
 
 @given(arrays=gradients(fewest=2), steps=STEPS, data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_order_and_parts_change_nothing(arrays, steps, data):
     number = len(arrays[0])
@@ -143,7 +143,7 @@ def test_squared_norms_are_short_by_no_more_than_is_said(numbers, dtype):
 
 
 @given(numbers=st.lists(st.floats(2.0**-100, 2.0**100, width=32), min_size=1, max_size=40), steps=STEPS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_factors_leave_room_for_rounding(numbers, steps):
     """N F is below K by what the products may be rounded up, in exact arithmetic."""
     row = np.array([numbers], np.float32)

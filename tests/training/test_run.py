@@ -247,7 +247,7 @@ def test_a_run_that_was_saved_at_any_step_goes_on_as_if_nothing_had_happened(sam
     assert "repeated_steps_repeat" in record.asserted
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     moves=st.lists(st.sampled_from(["step", "peek", "load"]), max_size=30),
     sampler=st.sampled_from(SAMPLERS_OF_ALL_KINDS),

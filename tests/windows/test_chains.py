@@ -116,7 +116,7 @@ def test_independent_columns_are_a_weighted_average() -> None:
     assert exact < variance < 1.05 * exact
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(st.lists(st.floats(0.0, 1.0), min_size=9, max_size=9), min_size=1, max_size=4), st.floats(0.05, 0.95))
 def test_the_least_upper_bound_is_above_all_and_least(raw: list[list[float]], least: float) -> None:
     grid = np.array([0.1, 0.3, 0.6, 0.9, 1.0, 1.2, 1.7, 2.5, 4.0])

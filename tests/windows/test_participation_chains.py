@@ -110,7 +110,7 @@ def test_states_that_are_left_out_are_charged(case: Case, monkeypatch: pytest.Mo
     assert (of_law(law) >= truth(*case) - 2e-5).all()
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.floats(0.01, 0.3), st.floats(0.2, 1.2), st.floats(0.0, 0.9), st.integers(1, 6))
 def test_it_grows_with_chances_lengths_and_correlation(prob: float, scale: float, correlation: float, w: int) -> None:
     """What reveals more is never charged less, but for the lattice and grids, which change with it."""
@@ -158,7 +158,7 @@ def together(
     return joint
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_sums_are_those_of_exact_arithmetic(data: st.DataObject) -> None:
     """Every convex function's mean is at least the exact one, and means are kept; values above the grid too."""

@@ -189,7 +189,7 @@ def test_norms_are_rounded_to_their_side_from_exact_squares(side: Side, monkeypa
 NORMS = st.lists(st.lists(st.floats(0.01, 3.0), min_size=1, max_size=6), min_size=1, max_size=5)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(NORMS, st.sampled_from(list(Side)), st.sampled_from([1, 3, 200]))
 def test_rows_stand_for_all_groups_on_their_side(rows: list[list[float]], side: Side, budget: int) -> None:
     width = max(map(len, rows))

@@ -103,7 +103,7 @@ laws = st.lists(
     mass=st.sampled_from([Fraction(1), Fraction(1, 10**4)]),
     error=st.sampled_from([Fraction(0), Fraction(1, 10**29)]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_random_laws(
     law: list[tuple[int, int]],
     degree: int,

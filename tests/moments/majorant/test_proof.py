@@ -128,7 +128,7 @@ def log_normal_moments(variance: float, largest: int) -> ExactMoments:
     left=st.floats(0.0, 100.0),
     width=st.floats(0.0, 50.0),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_kernels_contain_the_exact_coefficients(
     coefficients: list[tuple[float, float]], centre: float, left: float, width: float
 ) -> None:
@@ -290,7 +290,7 @@ def test_a_repair_that_does_not_help_is_said_so() -> None:
     size=st.floats(-9.0, 0.0),
     share=st.sampled_from([0.9, 0.999, 1.0, 1.0, 1.1]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_is_proved_is_true(
     direction: Direction,
     side: Side,
@@ -349,7 +349,7 @@ def test_a_repair_of_higher_degree_fits() -> None:
     values=st.lists(st.integers(1, 10**20).map(lambda n: Fraction(n, 3**20)), min_size=8, max_size=8),
     error=st.integers(0, 10**6).map(lambda n: Fraction(n, 10**9)),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_expectations_are_on_the_side(
     coefficients: list[tuple[float, float]], centre: float, values: list[Fraction], error: Fraction
 ) -> None:

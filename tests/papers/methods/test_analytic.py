@@ -34,7 +34,7 @@ def pair(sigma: float, bins: int, visits: int = 1, epochs: int = 1) -> AveragedS
     epochs=st.integers(1, 4),
     exponent=st.floats(3.0, 12.0),
 )
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20, derandomize=True)
 def test_never_below_the_direct_lower_bound(sigma: float, bins: int, visits: int, epochs: int, exponent: float) -> None:
     allocation = pair(sigma, bins, min(visits, bins), epochs)
     work = quick(10.0**-exponent)
@@ -79,7 +79,7 @@ def test_theorem_rate_is_the_printed_formula() -> None:
 
 
 @given(sigma=st.floats(0.3, 30.0), bins=st.integers(1, 10**6), exponent=st.floats(2.0, 30.0))
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 def test_bennett_never_needs_a_larger_rate(sigma: float, bins: int, exponent: float) -> None:
     allocation = pair(sigma, bins)
     slack = 10.0**-exponent

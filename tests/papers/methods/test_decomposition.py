@@ -95,7 +95,7 @@ def test_more_visits_are_worse_in_convex_order() -> None:
     epochs=st.integers(1, 4),
     exponent=st.floats(3.0, 12.0),
 )
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20, derandomize=True)
 def test_never_below_the_direct_lower_bound(sigma: float, bins: int, visits: int, epochs: int, exponent: float) -> None:
     allocation = pair(sigma, bins, min(visits, bins), epochs)
     work = quick(10.0**-exponent)

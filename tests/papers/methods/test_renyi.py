@@ -174,7 +174,7 @@ def assert_above_direct(pair: AveragedSteps | IndependentSteps, epsilon_of: floa
             assert value >= 0.97 * min(upper.profiles[direction](point), 1.0)
 
 
-LIMITED = settings(derandomize=True, deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
+LIMITED = settings(derandomize=True, max_examples=15, suppress_health_check=list(HealthCheck))
 
 
 @LIMITED
