@@ -185,16 +185,18 @@ def grow_clusters(
     states = first_states(largest, reach)[-1]
     old, new = np.zeros(states), np.zeros(states)
     clusters[start] = 0.0
-    clusters[start, 0, 1:] = _own_weights(largest, diagonals[start % rows], peak)[1:]
-    single = first_states(largest, 1)
+    own, single = _own_weights(largest, diagonals[start % rows], peak), first_states(largest, 1)
+    # One by one, here and below: for a whole array numba compiles for seconds what its message about shapes needs.
     for r in range(1, largest + 1):
-        old[single[r]] = clusters[start, 0, r]
+        clusters[start, 0, r] = old[single[r]] = own[r]
     for length in range(1, clusters.shape[1]):
         # of the bins before the window the first is drawn, and of any reach in a row at least one
         before, after = (length - 1) // reach, length // reach
         kept, row = min(length, reach - 1), (start + length) % bins % rows
         step = Step(before, after - before, kept, length >= reach, False)
-        clusters[start, length] = _advance(old, new, decay, step, diagonals[row], bands[row], peak, 0.0)
+        sums = _advance(old, new, decay, step, diagonals[row], bands[row], peak, 0.0)
+        for r in range(largest + 1):
+            clusters[start, length, r] = sums[r]
         old, new = new, old
 
 

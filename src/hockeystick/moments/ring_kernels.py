@@ -129,7 +129,10 @@ def next_bin(old: Pairs, new: Pairs, clusters: Pairs, length: int, powers: Pairs
     # are kept at k - before, and v <= largest - before
     before, shift = (length - 1) // reach, length // reach - (length - 1) // reach
     step = Step(before, shift, min(length, reach - 1), length >= reach, False)
-    clusters[:, length] = _advance(old, new, powers, own, chunk_size, step)
+    sums = _advance(old, new, powers, own, chunk_size, step)
+    # One by one, here and below: for a whole array numba compiles for seconds what its message about shapes needs.
+    for r in range(sums.size):
+        clusters[r, length] = sums[r]
 
 
 @njit(cache=True, nogil=True)
@@ -235,7 +238,8 @@ def _draw(level: int, p: int, chain: _Chain, start: int, bins: int, factors: Pai
     row = (start + p) % factors.shape[0]
     last = min(p + (largest - 1 - level) * reach, most - 1)  # as far as the remaining draws go
     middle = min(p + reach, last)
-    new[middle + 1 : last + 1] = old[middle + 1 : last + 1]
+    for r in range(middle + 1, last + 1):
+        new[r] = old[r]
     _multiply_field(new, old, p, middle + 1, factors[row])
     # from here on p is near the other way round; always beyond ``middle``
     _multiply_field(new, old, p + bins - wrapped.shape[1], last + 1, wrapped[row])

@@ -114,8 +114,9 @@ def window_sums(
     x, y = np.zeros(most + LANES), np.zeros(most + LANES)
     for s in range(rows):
         n, begin = counts[s], begins[s]
-        x[:n] = reals[begin : begin + n]
-        y[:n] = imaginaries[begin : begin + n]
+        # One by one: for a whole array numba compiles for seconds what its message about shapes needs.
+        for j in range(n):
+            x[j], y[j] = reals[begin + j], imaginaries[begin + j]
         for i in range(1, bins):
             table, place = tables[kinds[i]], first[i, s]
             c, d = table[0, place : place + n], table[1, place : place + n]
