@@ -137,28 +137,6 @@ def test_a_thousand_phases_need_no_law(monkeypatch, poisson_run):
     assert most.upper < claim.epsilon.lower < claim.epsilon.upper < least.lower
 
 
-def test_phases_of_random_allocation_need_no_law(monkeypatch):
-    """One transform of all epochs says what their laws say, and both sides are closer; bins that are replayed too."""
-    samplers = [hs.RandomAllocation(bins=20, epochs=2), hs.BallsInBins(bins=30, epochs=3)]
-    runs = [hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=1.5), delta=DELTA) for sampler in samplers]
-    runs = [runs[0], runs[1], runs[0]]
-    with monkeypatch.context() as patched:
-        patched.setattr("hockeystick.composition.compose._phases", lambda runs, smallest: None)
-        laws = hs.compose(runs, delta=DELTA).epsilon
-
-    def law(*arguments):
-        raise AssertionError("a law was made")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("hockeystick.composition.compose.composed_powers", law)
-        epsilon = hs.compose(runs, delta=DELTA).epsilon
-    assert laws.lower <= epsilon.lower <= epsilon.upper <= laws.upper
-    assert epsilon.upper - epsilon.lower <= 0.7 * (laws.upper - laws.lower)
-    asked = hs.compose(runs, epsilon=epsilon.upper).delta
-    assert asked.lower <= DELTA
-    assert asked.upper <= DELTA * 1.01
-
-
 def random_run(rng):
     """A run of one or two outputs, whose ratio a grid can hold: kind, parameters, mechanism."""
     kind = ["poisson", "allocation", "one"][rng.integers(3)]

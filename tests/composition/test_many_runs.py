@@ -1,4 +1,4 @@
-"""Compositions of many mechanisms, which are certified on the way."""
+"""Compositions of many mechanisms, which are certified on the way, and of phases whose laws would take long."""
 
 import hockeystick as hs
 
@@ -18,3 +18,25 @@ def test_many_mechanisms_are_certified_without_their_whole_profiles(monkeypatch)
     for short, full in zip(many.certificates, alone, strict=True):
         assert short.numbers.advantage >= full.numbers.advantage
     hs.verify(many)
+
+
+def test_phases_of_random_allocation_need_no_law(monkeypatch):
+    """One transform of all epochs says what their laws say, and both sides are closer; bins that are replayed too."""
+    samplers = [hs.RandomAllocation(bins=20, epochs=2), hs.BallsInBins(bins=30, epochs=3)]
+    runs = [hs.certify(hs.Mechanism(sampler=sampler, noise_multiplier=1.5), delta=DELTA) for sampler in samplers]
+    runs = [runs[0], runs[1], runs[0]]
+    with monkeypatch.context() as patched:
+        patched.setattr("hockeystick.composition.compose._phases", lambda runs, smallest: None)
+        laws = hs.compose(runs, delta=DELTA).epsilon
+
+    def law(*arguments):
+        raise AssertionError("a law was made")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("hockeystick.composition.compose.composed_powers", law)
+        epsilon = hs.compose(runs, delta=DELTA).epsilon
+    assert laws.lower <= epsilon.lower <= epsilon.upper <= laws.upper
+    assert epsilon.upper - epsilon.lower <= 0.7 * (laws.upper - laws.lower)
+    asked = hs.compose(runs, epsilon=epsilon.upper).delta
+    assert asked.lower <= DELTA
+    assert asked.upper <= DELTA * 1.01
