@@ -7,12 +7,13 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers import Sampler
 from hockeystick.spec import Count, NoiseMultiplier, Spec
 from hockeystick.strategies import Identity, Strategy, StrategyMatrix, companion
+from hockeystick.types import Adjacency
 
 
 class Unit(Spec):
@@ -32,6 +33,17 @@ class Unit(Spec):
     kind: Literal["example", "user"] = "example"
     examples_per_user: Count | None = None
     neighbours: Literal["zero_out", "replace"] = "zero_out"
+
+    @field_validator("neighbours", mode="before")
+    @classmethod
+    def _not_the_word_of_certificates(cls, value: object) -> object:
+        """Certificates name a third relation, ``add_remove``, which follows from ``zero_out`` and cannot be chosen."""
+        if value == Adjacency.ADD_REMOVE.value:
+            raise InvalidInputError(
+                "The 'neighbours' field must be 'zero_out' or 'replace'. Got 'add_remove' instead; a certificate for "
+                "zero_out says where it also holds for add_remove"
+            )
+        return value
 
     @model_validator(mode="after")
     def _users_have_a_size(self) -> Self:

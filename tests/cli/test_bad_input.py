@@ -455,3 +455,17 @@ def test_tampered_certificates(cli: Any, path: tuple[str, ...], value: Any, code
 def test_files_that_are_no_certificate(cli: Any, content: bytes, says: str) -> None:
     Path("cert.json").write_bytes(content)
     cli.refuses("verify", "cert.json", says=(says,))
+
+
+def test_the_third_relation_of_neighbours_is_explained(cli: Any) -> None:
+    cli.write_plan({"unit.neighbours": '"add_remove"'})
+    cli.refuses("epsilon", "plan.toml", says=("'zero_out' or 'replace'", "says where it also holds for add_remove"))
+    cli.write_plan({"unit.neighbours": '"remove"'})
+    cli.refuses("epsilon", "plan.toml", says=("'zero_out' or 'replace'", "Got 'remove' instead"))
+
+
+@pytest.mark.parametrize("arguments", [("verify",), ("state", "--label", "a run"), ("verify", "--json")])
+def test_a_plan_in_place_of_a_certificate_is_told_apart(cli: Any, arguments: tuple[str, ...]) -> None:
+    cli.write_plan({})
+    command, *options = arguments
+    cli.refuses(command, "plan.toml", *options, says=("'plan.toml' is a plan", "'hockeystick calibrate'"))

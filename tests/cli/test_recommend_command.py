@@ -134,8 +134,10 @@ def test_progress_is_said_while_nothing_else_is(capsys: pytest.CaptureFixture[st
     lines = capsys.readouterr().err.splitlines()
     assert 5 <= len(lines) <= 25
     assert all("s: estimating" in line for line in lines)
+    progress._said, progress.best = "some plan (estimated)", cast("hs.Recommendation", object())
+    assert progress.line().endswith(" s: estimating; so far some plan (estimated)")
+    assert " of " not in progress.line()
     progress.budget, progress._said = 60.0, "some plan (certified)"
-    progress.best = cast("hs.Recommendation", object())
     assert progress.line().endswith(" of 60 s: calibrating; so far some plan (certified)")
 
 

@@ -36,7 +36,9 @@ def test_a_table_and_results_that_are_not_computed_again(cli, sweep):
     assert first.code == 0, first.err
     assert first.created == {OUT}
     header, *rows, last = first.out.splitlines()
-    assert header.split() == ["noise_multiplier", "sampler.kind", "epsilon", "delta", "seconds", "status"]
+    assert header.split() == ["noise_multiplier", "sampler.kind", "epsilon", "delta", "adjacency", "seconds", "status"]
+    assert ["  zero_out  " in row for row in rows] == [True, False, True, False]
+    assert ["  zero_out, also add_remove  " in row for row in rows] == [False, True, False, True]
     assert [row.split()[:2] for row in rows] == [
         [sigma, kind] for sigma in ("1.0", "2.0") for kind in ("deterministic", "poisson")
     ]

@@ -10,6 +10,7 @@ import pytest
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError, VerificationError, ViolationError
+from hockeystick.report.certificate import run_rows
 from hockeystick.training import Check, Run, RunRecord, Status
 from hockeystick.training.record import MEANINGS
 
@@ -36,6 +37,16 @@ def test_the_plan_s_certificate_covers_every_stop(steps, certificate, tmp_path):
     assert RunRecord.load(tmp_path / "run.json") == record
     assert str(certificate) in str(record)
     assert f"a run of {steps} of 10 planned steps on 50 examples" in str(record)
+
+
+def test_a_run_without_an_end_names_no_planned_steps(tmp_path):
+    endless = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=10**9), noise_multiplier=1.0)
+    run = Run(endless, num_examples=50, shape=2, rng=np.random.default_rng(0))
+    for batch in itertools.islice(run.batches(), 4):
+        run.noise(batch)
+    record = run.record(None)
+    assert str(record).startswith("a run of 4 steps (no end planned) on 50 examples, resumed 0 time(s)\n")
+    assert run_rows(record)[0].text == "4 steps (no end planned) on 50 examples; 0 steps past the plan were refused"
 
 
 def test_the_certificate_of_the_executed_steps_needs_the_caller_s_word(certificate):

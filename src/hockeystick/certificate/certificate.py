@@ -150,6 +150,11 @@ class Certificate(Extended, CertificateBase):
         """
         name = f"certificate {shortened(str(path))}"
         document = read_small_file(path, name, MAX_CERTIFICATE_BYTES)
+        if Path(path).suffix == ".toml" and not document.lstrip().startswith(b"{"):
+            raise InvalidInputError(
+                f"The file {shortened(str(path))} is a plan, which claims nothing yet; 'hockeystick calibrate' and "
+                "'hockeystick epsilon' write its certificate."
+            )
         declared = parsed_object(document, name).get("format")
         kind = CertificateOfFormat1 if declared == FORMAT_1 else Certificate
         certificate: Certificate | CertificateOfFormat1 = kind.parse_json(document, name)

@@ -225,8 +225,8 @@ class Progress:
         seconds = self.elapsed()
         if self.best is None:
             return f"{seconds:.1f} s: estimating; kernels are compiled the first time on this machine"
-        what = "calibrating" if self.budget else "estimating"
-        return f"{seconds:.1f} of {self.budget:g} s: {what}; so far {self._said}"
+        where = f"of {self.budget:g} s: calibrating" if self.budget else "s: estimating"
+        return f"{seconds:.1f} {where}; so far {self._said}"
 
     @contextmanager
     def every_second(self) -> Iterator[None]:

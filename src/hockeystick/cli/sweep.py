@@ -109,7 +109,7 @@ def as_json(record: "Record") -> dict[str, Any]:
 
 def _table(records: "list[Record]") -> str:
     """The cells with their bounds, or the reason why there are none."""
-    rows = [(*records[0].fields, "epsilon", "delta", "seconds", "status")]
+    rows = [(*records[0].fields, "epsilon", "delta", "adjacency", "seconds", "status")]
     rows += [
         (*map(str, record.fields.values()), *_claim(record), f"{record.seconds:.3f}", record.status)
         for record in records
@@ -117,12 +117,12 @@ def _table(records: "list[Record]") -> str:
     return aligned(rows)
 
 
-def _claim(record: "Record") -> tuple[str, str]:
-    """epsilon and delta as text; the one that was bounded is an interval."""
+def _claim(record: "Record") -> tuple[str, str, str]:
+    """epsilon and delta as text, of which the one that was bounded is an interval, and the neighbours they are for."""
     from hockeystick.certificate import Interval, exact, interval_text
 
     if record.certificate is None:
-        return "-", "-"
+        return "-", "-", "-"
     pair = (record.certificate.epsilon, record.certificate.delta)
     epsilon, delta = (interval_text(value) if isinstance(value, Interval) else exact(value) for value in pair)
-    return epsilon, delta
+    return epsilon, delta, ", also ".join((record.certificate.adjacency, *record.certificate.also_holds_for))

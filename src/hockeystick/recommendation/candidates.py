@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 
 from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.misspelt import nearest
 from hockeystick.noise.solver import block_for, bytes_of, ring_rows
 from hockeystick.plan import MechanismOptions, Plan
 from hockeystick.samplers import (
@@ -86,8 +87,10 @@ class Limits:
             raise InvalidInputError(f"The 'dtype' field must be float32 or float64. Got {self.dtype!r} instead.")
         unknown = next((sampler for sampler in self.samplers if sampler not in LOADERS), None)
         if unknown is not None or not self.samplers:
+            meant = nearest(unknown or "", LOADERS)
+            hint = "" if meant is None else f" (did you mean {meant!r}?)"
             raise InvalidInputError(
-                f"The 'samplers' field must name some of {', '.join(LOADERS)}. Got {shortened(unknown)} instead."
+                f"The 'samplers' field must name some of {', '.join(LOADERS)}. Got {shortened(unknown)} instead{hint}."
             )
 
 

@@ -208,10 +208,9 @@ def run_rows(record: "RunRecord", *, public: bool = False) -> tuple[Row, ...]:
     covered = record.certificate
     differs = covered is not None and Adjacency.ADD_REMOVE in (covered.adjacency, *covered.also_holds_for)
     size = "" if public and differs else f" on {record.num_examples} examples"
-    taken = f"{record.steps} of {record.mechanism.sampler.steps} planned steps{size}"
     noise = "added by another process" if record.noise is None else f"generator {record.noise}, in {record.noise_dtype}"
     rows = [
-        Row("steps", f"{taken}; {record.refused_steps} steps past the plan were refused"),
+        Row("steps", f"{record.taken}{size}; {record.refused_steps} steps past the plan were refused"),
         Row("resumed", f"{record.resumed} time(s) from a saved state"),
         Row("noise", noise),
         Row("commitment", f"to the batches: {record.commitment}"),

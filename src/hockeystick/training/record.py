@@ -13,6 +13,7 @@ from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.files import MAX_CLAIM_BYTES, json_object, read_small_file, write_atomically
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import SAMPLERS
+from hockeystick.samplers.base import MAX_STEPS
 from hockeystick.spec import Examples, Extended, Spec
 
 MAX_RECORD_BYTES = 1 << 21
@@ -276,9 +277,15 @@ class RunRecord(Extended):
             described.mechanism.look_for_companion(path)
         return record
 
+    @property
+    def taken(self) -> str:
+        """The steps that were taken, and of how many. A run without a planned end has the most that a sampler takes."""
+        planned = self.mechanism.sampler.steps
+        without = f"{self.steps} steps (no end planned)"
+        return without if planned == MAX_STEPS else f"{self.steps} of {planned} planned steps"
+
     def __str__(self) -> str:
-        taken = f"{self.steps} of {self.mechanism.sampler.steps} planned steps on {self.num_examples} examples"
-        lines = [f"a run of {taken}, resumed {self.resumed} time(s)"]
+        lines = [f"a run of {self.taken} on {self.num_examples} examples, resumed {self.resumed} time(s)"]
         if self.violations:
             lines.append("NO CERTIFICATE: the run broke a promise")
         elif self.certificate is None:
