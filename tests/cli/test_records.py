@@ -63,6 +63,14 @@ def test_every_promise_belongs_to_an_assumption_or_is_about_the_stop() -> None:
     assert set(MEANINGS) - {name for promises in ABOUT.values() for name in promises} == {"stop_is_public"}
 
 
+def test_commands_about_the_mechanism_alone_ask_for_the_certificate_of_a_record(cli, certificate) -> None:
+    record_of(certificate).save("run.json")
+    for command in (("compose", "run.json"), ("tune", "run.json", "--trials", "3"), ("state", "run.json")):
+        cli.refuses(*command, says=("'run.json' is the record of a run; give its certificate",))
+    RunRecord.load("run.json").certificate.save("certificate.json")
+    assert cli("compose", "certificate.json").code == 0
+
+
 def test_it_verifies(cli, certificate) -> None:
     record_of(certificate, *WHOLE).save("run.json")
     done = cli("verify", "run.json")

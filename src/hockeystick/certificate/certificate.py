@@ -156,6 +156,11 @@ class Certificate(Extended, CertificateBase):
                 "'hockeystick epsilon' write its certificate."
             )
         declared = parsed_object(document, name).get("format")
+        if str(declared).startswith("hockeystick-run/"):
+            raise InvalidInputError(
+                f"The file {shortened(str(path))} is the record of a run; give its certificate, which Python's "
+                "hockeystick.training.RunRecord.load(FILE).certificate.save(OTHER) writes to a file of its own."
+            )
         kind = CertificateOfFormat1 if declared == FORMAT_1 else Certificate
         certificate: Certificate | CertificateOfFormat1 = kind.parse_json(document, name)
         if certificate.digest != certificate.content_digest():
