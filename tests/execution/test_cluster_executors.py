@@ -5,7 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import closing
 from functools import partial
 from types import ModuleType
@@ -315,6 +315,28 @@ def test_calls_wait_here_for_a_free_worker_and_those_that_are_abandoned_never_be
 def test_a_call_that_a_cluster_does_not_take_is_said_to():
     with ClusterExecutor(ClosedCluster(0), None) as spread, pytest.raises(ExecutionError, match="takes no more work"):
         spread.submit(os.getpid).result()
+
+
+def test_a_thousand_calls_that_wait_for_a_cluster_that_closes_are_all_said_not_to_be_taken(monkeypatch):
+    cluster = SlowCluster()
+    with ClusterExecutor(cluster, 1) as spread:
+        jobs = [spread.submit(partial(int, str(number))) for number in range(1001)]
+        monkeypatch.setattr(cluster, "start", ClosedCluster(0).start)
+        cluster.end(0)
+        assert jobs[0].result(PATIENCE) == 0
+        assert {str(job.exception(PATIENCE)) for job in jobs[1:]} == {"The cluster takes no more work: 'closed'."}
+
+
+def test_who_waits_for_calls_is_told_that_they_were_cancelled():
+    cluster = SlowCluster()
+    with ClusterExecutor(cluster, None) as spread:
+        jobs = [spread.submit(partial(int, str(number))) for number in range(6)]
+        jobs[2].cancel()
+        cluster.end(0)
+        spread.abandon()
+        cluster.end(1)
+        cluster.end(2)
+        assert wait(jobs, timeout=PATIENCE).not_done == set()
 
 
 def test_closing_cancels_all_that_is_handed_out_and_hands_out_no_more(proposals):

@@ -155,9 +155,12 @@ class ClusterExecutor(ChunkExecutor):
                 if not self._waiting or len(self._begun) >= self._slots:
                     return
                 call, job = self._waiting.popleft()
-                if job.cancelled():
-                    continue
-                self._begun[job] = run_to_its_end
+                withdrawn = job.cancelled()
+                if not withdrawn:
+                    self._begun[job] = run_to_its_end
+            if withdrawn:
+                job.set_running_or_notify_cancel()  # for those who wait for it
+                continue
             inside: Future[list[Any]] = Future()
             try:
                 cancel = self._cluster.start(OneCall(call), None, inside)
@@ -166,13 +169,19 @@ class ClusterExecutor(ChunkExecutor):
             else:
                 with self._lock:
                     self._begun[job] = cancel
-            inside.add_done_callback(partial(self._ended, job))
+            if inside.done():  # a callback would call this again from within, once for each call that waits
+                self._end(job, inside)
+            else:
+                inside.add_done_callback(partial(self._ended, job))
 
     def _ended(self, job: "Future[Any]", inside: "Future[list[Any]]") -> None:
+        self._end(job, inside)
+        self._begin()
+
+    def _end(self, job: "Future[Any]", inside: "Future[list[Any]]") -> None:
         with self._lock:
             del self._begun[job]
         settle(job, partial(self._result, inside))
-        self._begin()
 
     def _result(self, inside: "Future[list[Any]]") -> Any:
         try:
@@ -188,6 +197,8 @@ class ClusterExecutor(ChunkExecutor):
             self._waiting.clear()
         for job in (*waiting, *begun):
             job.cancel()
+        for job in waiting:
+            job.set_running_or_notify_cancel()  # for those who wait for it
         for cancel in begun.values():
             with suppress(Exception):  # the cluster may be gone
                 cancel()
