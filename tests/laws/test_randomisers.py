@@ -149,6 +149,25 @@ def test_both_sides_of_several_visits_are_near_each_other(
         assert law_delta(allocated(law_of(Side.LOWER), steps, COARSE), 0.2, direction) < 0.25 * below
 
 
+@pytest.mark.parametrize("epsilon", [7.0, 20.0, 250.0])
+@pytest.mark.parametrize(("steps", "visits"), [(4, 3), (100, 50), (400, 300)])
+def test_answers_that_are_all_but_impossible_without_the_example_count(epsilon: float, steps: int, visits: int) -> None:
+    """Any event bounds delta from below: that ``visits`` or more of the answers speak for the example."""
+    law = allocated(pure_law(epsilon, Side.UPPER), steps, FINE, participations=visits)
+    rare = exp(-epsilon) / (1.0 + exp(-epsilon))
+    with_example = (1.0 - rare) ** visits
+    without = sum(comb(steps, n) * rare**n for n in range(visits, steps + 1))
+    for target in (0.0, 1.0, 10.0):
+        assert law_delta(law, target, Direction.REMOVE) >= with_example - exp(target) * without
+
+
+def test_lower_laws_that_tell_nothing_or_all() -> None:
+    nothing = Law(np.ones(1), np.zeros(1), 0.0, Side.LOWER, 0.0, 0.0)
+    assert law_delta(allocated(nothing, 5, FINE, participations=3), 0.0, Direction.ADD) == 0.0
+    never = finite_law([0, 1], [1, 0], Side.LOWER)  # no answer without the example is one with it
+    assert law_delta(allocated(never, 5, FINE, participations=3), 2.0, Direction.ADD) == pytest.approx(1.0, rel=1e-9)
+
+
 def test_answers_that_tell_nothing_tell_nothing_after_several_visits() -> None:
     for side in Side:
         law = allocated(finite_law([2, 2, 4], [1, 1, 2], side), 50, FINE, participations=7)

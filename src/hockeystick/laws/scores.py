@@ -70,33 +70,39 @@ def scored(step: Law, steps: int, participations: int) -> Law:
     Cost: O(log(steps)) convolutions of some ``PLACES`` each.
     """
     step = in_units(step, ORDINARY)
+    if not step.mass.any():  # a lower law that tells nothing
+        return replace(step, p_inf=0.0)
     scores = _scores(step, steps, participations)
     q, p = _binned(scores, step.mass), _binned(scores, step.mass * step.support)
     of_q, of_p = (_trimmed(Masses(0, masses)) for masses in (q, p))
     others = _power(of_q, steps - participations)
     without = _joined(others, _power(of_q, participations))
     places = without.first + np.arange(without.masses.size)
-    with_example = _at(_joined(others, _power(of_p, participations)), places)
+    of_sum = _joined(others, _power(of_p, participations))
+    with_example = _at(of_sum, places)
     # A convolution with n places errs by n roundings of each term, and a power by what its factors err.
     rounding = steps * (step.size + (q.size + 1.0) * (log2(steps) + 2.0) + 4.0) * UNIT_ROUNDOFF + LOST
     mass_error = expm1(steps * log1p(step.mass_error)) + 2.0 * rounding
     place_error = expm1(participations * log1p(step.place_error)) + 4.0 * rounding
     # Where P has nothing at all, its mass is 0; where it has less than is known well, the place is not.
-    (of_p_least, of_p_most), (of_q_least, of_q_most) = _ends(_binned(scores, step.support > 0.0)), _ends(q)
-    least = participations * of_p_least + (steps - participations) * of_q_least
-    most = participations * of_p_most + (steps - participations) * of_q_most
-    absent = (places < least) | (places > most)
+    absent = np.ones(places.size, dtype=np.bool_)
+    if np.any(step.support > 0.0):
+        (of_p_least, of_p_most), (of_q_least, of_q_most) = _ends(_binned(scores, step.support > 0.0)), _ends(q)
+        least = participations * of_p_least + (steps - participations) * of_q_least
+        most = participations * of_p_most + (steps - participations) * of_q_most
+        absent = (places < least) | (places > most)
     known = (without.masses > KEPT) & (absent | (with_example > KEPT)) & (with_example / MAX_RATIO < without.masses)
     order = np.flatnonzero(known)[np.argsort(with_example[known] / without.masses[known], kind="stable")]
     law = lower_law(without.masses[order], with_example[order], mass_error, place_error)
     if step.side is Side.LOWER:
         return law
-    # The others are spread to infinity and to a place that no ratio is below.
+    # The others are spread to infinity and to a place that no ratio is below; so is P where Q is below ``TINY``.
     floor = min(step.floor**participations, law.floor) * (1.0 - 1e-12)
     support, mass = merge_equal(
         np.append(floor, law.support), np.append(UNDERFLOW + without.masses[~known].sum(), law.mass)
     )
-    beyond = float(with_example[~known].sum()) * (1.0 + mass_error + place_error) + UNDERFLOW
+    vanished = of_sum.masses[~np.isin(of_sum.first + np.arange(of_sum.masses.size), places)]
+    beyond = float(with_example[~known].sum() + vanished.sum()) * (1.0 + mass_error + place_error) + UNDERFLOW
     return replace(law, support=support, mass=mass, p_inf=beyond, side=Side.UPPER, horizon=np.inf)
 
 
@@ -147,8 +153,10 @@ def _ends(masses: Array) -> tuple[int, int]:
 
 
 def _trimmed(law: Masses) -> Masses:
-    """Without what is below ``TINY`` at either end."""
+    """Without what is below ``TINY`` at either end; with a single 0 where that is all."""
     used = np.flatnonzero(law.masses > TINY)
+    if used.size == 0:
+        return Masses(law.first, np.zeros(1))
     return Masses(law.first + int(used[0]), law.masses[used[0] : used[-1] + 1])
 
 
