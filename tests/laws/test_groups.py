@@ -35,6 +35,13 @@ def test_gaussians_add_up(sigma: float, links: list[Direction]) -> None:
         assert bound(epsilon) <= truth * (1.0 + 1e-8) or truth < 1e-100  # where the search for a split has no digits
 
 
+@pytest.mark.parametrize(("count", "sigma"), [(64, 1.0 / 0.4375), (20, 1.0 / 1.3)])
+def test_links_whose_delta_is_below_all_doubles_count(count: int, sigma: float) -> None:
+    """Up to e^684 stands before them, as epsilon is 700."""
+    truth = gaussian_delta(sigma, float(count), 700.0, Side.LOWER)
+    assert chained(gaussian(sigma), [REMOVE] * count)(700.0) >= truth > 1e-45
+
+
 @settings(derandomize=True, max_examples=60)
 @given(st.integers(2, 5), st.integers(2, 6), st.integers(0, 2**32 - 1))
 def test_no_chain_of_distributions_exceeds_it(count: int, outcomes: int, seed: int) -> None:

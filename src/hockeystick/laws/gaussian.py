@@ -7,6 +7,8 @@ from hockeystick.types import Side
 
 ROUNDING = 1e-12
 """Relative rounding that both sides allow for; see ``gaussian_delta``."""
+SMALLEST = 2.0**-1074
+"""The smallest double, by which numbers that small are rounded; chains of users multiply deltas by up to e^700."""
 
 
 def gaussian_delta(noise_multiplier: float, sensitivity: float, epsilon: float, side: Side) -> float:
@@ -41,4 +43,5 @@ def gaussian_deltas(mu: float, epsilons: Array, side: Side) -> Array:
     with np.errstate(divide="ignore"):  # no gap at all is a delta of 0
         log_deltas = log_a + np.log(-np.expm1(gap)) + sign * (rounding + ROUNDING)
     deltas: Array = np.exp(np.minimum(log_deltas, 0.0))
-    return deltas
+    moved: Array = np.maximum(deltas + sign * SMALLEST, 0.0)
+    return moved
