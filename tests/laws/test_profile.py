@@ -12,7 +12,7 @@ from law_oracles import assert_bracketed, enumerated_delta, gaussian_delta, hand
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.gaussian import gaussian_delta as closed_form
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.law import Law, point_mass_at_one
+from hockeystick.laws.law import FAR, Law, in_units, point_mass_at_one
 from hockeystick.laws.operations import average, power, thin
 from hockeystick.laws.profile import MAX_EPSILON, law_delta, law_deltas, product_delta, smallest_epsilon
 from hockeystick.types import Direction, Side
@@ -156,6 +156,17 @@ def test_many_epsilons_are_read_together_as_each_is_alone(place_error: float, di
         assert delta >= min(exact, 1)
         assert delta == pytest.approx(law_delta(law, epsilon, direction), rel=1e-13, abs=2.0**-50)
     assert law_deltas(replace(law, mass_error=1.0), epsilons, direction) == [1.0] * len(epsilons)
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_many_epsilons_of_a_law_in_far_units_are_read_without_an_overflow(direction: Direction) -> None:
+    logs = np.linspace(-700.0, 708.0, 90)
+    mass = np.exp(600.0 * np.log(2.0) - 5.0 - np.maximum(1.01 * logs, 0.0))  # a P-mass of less than 1
+    law = in_units(hand_built([0.5, 1.0], [0.5, 0.5], 1e-9, Side.UPPER), FAR)
+    law = replace(law, support=np.exp(logs), mass=mass)
+    epsilons = [0.0, 1.0, 300.0, 690.0]
+    read = law_deltas(law, epsilons, direction)
+    assert read == pytest.approx([law_delta(law, epsilon, direction) for epsilon in epsilons], rel=1e-12)
 
 
 def test_nothing_is_told_by_the_point_mass() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.law import Law
+from hockeystick.laws.law import FAR, Law, in_units
 from hockeystick.laws.profile import law_delta
 from hockeystick.laws.randomisers import allocated, discrete_gaussian_law, finite_law, laplace_law, pure_law
 from hockeystick.types import Direction, Side
@@ -166,6 +166,14 @@ def test_lower_laws_that_tell_nothing_or_all() -> None:
     assert law_delta(allocated(nothing, 5, FINE, participations=3), 0.0, Direction.ADD) == 0.0
     never = finite_law([0, 1], [1, 0], Side.LOWER)  # no answer without the example is one with it
     assert law_delta(allocated(never, 5, FINE, participations=3), 2.0, Direction.ADD) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_upper_laws_in_far_units_are_taken_in_blocks() -> None:
+    """Ratios beyond ordinary units would be infinite ones, which sums of scores do not count."""
+    ordinary = pure_law(1.0, Side.UPPER)
+    near, far = (allocated(law, 40, COARSE, participations=5) for law in (ordinary, in_units(ordinary, FAR)))
+    for direction in Direction:
+        assert law_delta(near, 0.5, direction) < law_delta(far, 0.5, direction)
 
 
 def test_answers_that_tell_nothing_tell_nothing_after_several_visits() -> None:

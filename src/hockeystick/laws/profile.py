@@ -121,10 +121,12 @@ def _calls(law: Law, places: Array) -> Array:
 
 def _puts(law: Law, places: Array) -> Array:
     """``E (k - X)_+`` of a law at places k."""
-    below = np.cumsum(law.mass)
-    at_nodes = np.append(0.0, np.cumsum(np.diff(law.support) * below[:-1]))
-    node = law.support.searchsorted(places, side="right") - 1  # the last that is not above the place
-    return np.asarray(np.where(node >= 0, at_nodes[node] + below[node] * (places - law.support[node]), 0.0))
+    # Nodes above all places do not count; in far units their sums would overflow.
+    used = max(int(law.support.searchsorted(places.max(initial=0.0), side="right")), 1)
+    support, below = law.support[:used], np.cumsum(law.mass[:used])
+    at_nodes = np.append(0.0, np.cumsum(np.diff(support) * below[:-1]))
+    node = support.searchsorted(places, side="right") - 1  # the last that is not above the place
+    return np.asarray(np.where(node >= 0, at_nodes[node] + below[node] * (places - support[node]), 0.0))
 
 
 def law_profiles(

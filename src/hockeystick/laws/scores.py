@@ -55,7 +55,7 @@ class Masses(NamedTuple):
 
 def two_valued(step: Law) -> bool:
     """Whether the sum tells all that the answers tell: an upper law then gives an upper law."""
-    return step.size == 2 and step.p_inf == 0.0
+    return step.size == 2 and step.p_inf == 0.0 and step.units == ORDINARY
 
 
 def scored(step: Law, steps: int, participations: int) -> Law:
@@ -82,8 +82,8 @@ def scored(step: Law, steps: int, participations: int) -> Law:
     with_example = _at(of_sum, places)
     # A convolution with n places errs by n roundings of each term, and a power by what its factors err.
     rounding = steps * (step.size + (q.size + 1.0) * (log2(steps) + 2.0) + 4.0) * UNIT_ROUNDOFF + LOST
-    mass_error = expm1(steps * log1p(step.mass_error)) + 2.0 * rounding
-    place_error = expm1(participations * log1p(step.place_error)) + 4.0 * rounding
+    mass_error = _compounded(step.mass_error, steps) + 2.0 * rounding
+    place_error = _compounded(step.place_error, participations) + 4.0 * rounding
     # Where P has nothing at all, its mass is 0; where it has less than is known well, the place is not.
     absent = np.ones(places.size, dtype=np.bool_)
     if np.any(step.support > 0.0):
@@ -120,6 +120,11 @@ def _scores(step: Law, steps: int, participations: int) -> NDArray[np.intp]:
     pitch = max(deviation / PER_DEVIATION, deviation * WITHIN * sqrt(steps) / PLACES, (high - low) / MOST_SCORES)
     scores: NDArray[np.intp] = np.rint((values - low) / max(pitch, TINY)).astype(np.intp)
     return scores
+
+
+def _compounded(error: float, count: int) -> float:
+    """``(1 + error)^count - 1``, or a large number."""
+    return expm1(min(count * log1p(error), 700.0))
 
 
 def _power(of_one: Masses, count: int) -> Masses:
