@@ -53,6 +53,12 @@ def test_a_name_that_resembles_nothing_is_answered_by_the_fields():
     assert nearest("xyzzy", DATA) is None
 
 
+def test_the_fields_are_listed_once():
+    said = complaint({"data": DATA, "sampler": {"kind": "poisson"}, "xyzzy": 1, "qwerty": 2, "targt": {}})
+    assert said.count("(the fields are 'data', ") == 1
+    assert "the 'qwerty' field is not known here; the 'targt' field is not known here (did you mean 'target'?)" in said
+
+
 @pytest.mark.parametrize("kind", SAMPLER_OPTIONS)
 def test_every_sampler_of_a_plan(kind):
     """A letter that is missing from the kind, and one from a field of that kind."""

@@ -38,14 +38,18 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(name.lower(), names, n=1)), None)
 
 
-def not_known(where: str, known: Iterable[str]) -> str:
-    """A clause about a field that is not known, such as "the 'data.num_exampels' field is not known here (did ...)"."""
+def not_known(where: str, known: Iterable[str], listing: bool = True) -> str:
+    """A clause about a field that is not known, such as "the 'data.num_exampels' field is not known here (did ...)".
+
+    Args:
+        known: the names that may be used there, which are listed where none is near, if ``listing``.
+    """
     names = sorted(known)
     meant = nearest(where.rpartition(".")[2], names)
     if meant is not None:
         hint = f" (did you mean {meant!r}?)"
     else:
-        hint = f" (the fields are {', '.join(map(repr, names))})" if 0 < len(names) <= LONGEST else ""
+        hint = f" (the fields are {', '.join(map(repr, names))})" if listing and 0 < len(names) <= LONGEST else ""
     return f"the {where!r} field is not known here{hint}"
 
 
@@ -59,11 +63,15 @@ def clauses(model: type[BaseModel] | None, problems: Sequence[tuple[str, Mapping
     if any(where == "format" for where, _ in problems):
         return []  # another kind of document, whose fields are others
     said: dict[str, str] = {}
+    listed: set[type[BaseModel]] = set()
     for where, problem in problems:
         if problem["type"] == "extra_forbidden":
             owner = None if model is None else _owner(model, problem["loc"])
             if owner is not None:
-                said.setdefault(not_known(where, field_names(owner)), where)
+                names = field_names(owner)
+                said.setdefault(not_known(where, names, owner not in listed), where)
+                if nearest(where.rpartition(".")[2], names) is None:
+                    listed.add(owner)
         elif problem["type"] == "union_tag_invalid" and model is not None:
             for clause, field in _of_a_wrong_kind(where, problem, _members(model, problem["loc"])).items():
                 said.setdefault(clause, field)

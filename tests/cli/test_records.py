@@ -71,6 +71,11 @@ def test_commands_about_the_mechanism_alone_ask_for_the_certificate_of_a_record(
     assert cli("compose", "certificate.json").code == 0
 
 
+def test_a_file_of_something_else_is_no_certificate(cli) -> None:
+    Path("package.json").write_text('{"name": "some", "version": "1.0", "scripts": {}}')
+    cli.refuses("verify", "package.json", says=("'package.json' is no certificate: it has neither a 'format' nor",))
+
+
 def test_it_verifies(cli, certificate) -> None:
     record_of(certificate, *WHOLE).save("run.json")
     done = cli("verify", "run.json")

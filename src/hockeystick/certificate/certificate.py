@@ -155,7 +155,12 @@ class Certificate(Extended, CertificateBase):
                 f"The file {shortened(str(path))} is a plan, which claims nothing yet; 'hockeystick calibrate' and "
                 "'hockeystick epsilon' write its certificate."
             )
-        declared = parsed_object(document, name).get("format")
+        fields = parsed_object(document, name)
+        declared = fields.get("format")
+        if fields and fields.keys().isdisjoint({"format", "mechanism"}):
+            raise InvalidInputError(
+                f"The file {shortened(str(path))} is no certificate: it has neither a 'format' nor a 'mechanism' field."
+            )
         if str(declared).startswith("hockeystick-run/"):
             raise InvalidInputError(
                 f"The file {shortened(str(path))} is the record of a run; give its certificate, which Python's "
