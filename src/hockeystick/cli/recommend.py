@@ -37,7 +37,7 @@ def command(
     delta: common.DeltaOption = None,
     samplers: Annotated[
         str | None,
-        typer.Option("--samplers", metavar="A,B", help="Samplers that the loader can do; all but fixed_size."),
+        typer.Option("--samplers", metavar="A,B", help="What the loader can do; by default all but fixed_size."),
     ] = None,
     memory: Annotated[
         str | None, typer.Option("--memory", metavar="SIZE", help="Memory for the rows of noise, such as 8GB.")
