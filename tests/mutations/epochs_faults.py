@@ -7,6 +7,7 @@ _MEAN, _POWERS = "src/hockeystick/laws/mean_of_ratios.py", "src/hockeystick/laws
 _EPOCHS, _TESTS = "src/hockeystick/laws/allocated_epochs.py", "tests/laws/test_allocated_epochs.py"
 _RARE, _OF_RARE = "src/hockeystick/laws/rare_steps.py", "tests/laws/test_rare_steps.py"
 _OF_PHASES = "tests/laws/test_allocated_phases.py"
+_LARGE, _OF_LARGE = "src/hockeystick/laws/one_large_ratio.py", "tests/laws/test_one_large_ratio.py"
 _MOMENTS, _OF_MOMENTS = "src/hockeystick/laws/mean_moments.py", "tests/laws/test_mean_moments.py"
 
 FAULTS = [
@@ -261,5 +262,61 @@ FAULTS = [
         "below.append(Copies(laws[0], count))\n            above.append(Copies(laws[1], 1))",
         "epochs of one kind count once",
         _OF_PHASES,
+    ),
+    (
+        _LARGE,
+        "upper += no_other * (self._two(least - (t - 2.0) * other - spare, threshold, Side.UPPER) + charged)",
+        "upper += no_other * charged",
+        "two large ratios add nothing",
+        _OF_LARGE,
+    ),
+    (
+        _LARGE,
+        "self._two(most - (t - 2.0) * other, threshold, Side.LOWER)",
+        "self._two(most - t, threshold, Side.LOWER)",
+        "the others beside two large ratios count as if they were not cut",
+        _OF_LARGE,
+    ),
+    (
+        _LARGE,
+        "upper += 0.5 * (t * large) ** 2 * (of_large + t * large / 3.0)",
+        "upper += 0.0 * large",
+        "more than two large ratios are forgotten",
+        _OF_LARGE,
+    ),
+    (
+        _LARGE,
+        "variance * self._density((1.0 - NEAR) * k)",
+        "variance * self._density((1.0 + NEAR) * k)",
+        "calls bend less than they do where the others are above their mean",
+        _OF_LARGE,
+    ),
+    (
+        _LARGE,
+        "calls += 0.5 * np.maximum(variance, 0.0) * self._density(k)",
+        "calls += 0.5 * np.maximum(variance, 0.0) * self._density((1.0 - NEAR) * k)",
+        "calls bend more than they do where the others are below their mean",
+        _OF_LARGE,
+    ),
+    (
+        _LARGE,
+        "lower: Array = (calls * shared.none_of_others + shared.lower)",
+        "lower: Array = (calls + shared.lower)",
+        "that another ratio may be large is forgotten",
+        _OF_LARGE,
+    ),
+    (
+        _LARGE,
+        "least, most = least * (1.0 - ROUNDING), most * (1.0 + ROUNDING)",
+        "least, most = most, least",
+        "places that share a threshold are bounded at the wrong one",
+        _OF_LARGE,
+    ),
+    (
+        _LARGE,
+        "both = mass * (mean * (1.0 + (MARGIN if upper else -MARGIN)) - 0.5 * strike * mass)",
+        "both = mass * mean",
+        "two ratios above half of the strike are paid whole",
+        _OF_LARGE,
     ),
 ]

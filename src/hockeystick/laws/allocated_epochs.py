@@ -29,8 +29,11 @@ TOGETHER = 256
 """Places that are asked at once."""
 FEWEST = 2
 """Places on either side of 1, without which there is no law."""
-OCTAVES = 12
-"""Places up to 2^11, and down to the lowest of a line, are asked; farther ones count as infinite, or as 0."""
+OCTAVES, FAR_OCTAVES = 12, 40
+"""Places up to 2^11, or up to 2^39 where one large ratio answers, and down to the lowest of a line, are asked.
+
+Farther ones count as infinite, or as 0.
+"""
 BEYOND = 0.01
 """Share of the smallest delta: where about so much is beyond all places, no law of them is close at that delta."""
 
@@ -77,6 +80,8 @@ class AllocatedEpochs:
     @cached_property
     def _reaches(self) -> bool:
         """Whether places go far enough for the smallest delta: a guess, by the one visit with the example."""
+        if self.single.reaches(OCTAVES - 1):
+            return True
         mu = self.single.mu
         deviations = (log(self.single.bins * 2.0 ** (OCTAVES - 1)) - 0.5 * mu**2) / mu
         return self.epochs * 0.5 * erfc(deviations * sqrt(0.5)) <= BEYOND * self.smallest
@@ -144,7 +149,9 @@ def _beyond(single: MeanOfRatios, spacing: float, first: int, last_known: float,
 def _known(single: MeanOfRatios, spacing: float, negligible: float, *, upwards: bool) -> tuple[Array, Array]:
     """Bounds on o at the places from 1 on upwards, or below 1 on downwards, as far as they tell something."""
     octave, lowers, uppers = log(2.0) / spacing, [np.zeros(0)], [np.zeros(0)]
-    for number in range(OCTAVES):
+    for number in range(FAR_OCTAVES):
+        if number >= OCTAVES and not single.reaches(number):
+            break
         # The places of one line: above 2^(number - 1) and up to 2^number; or the same downwards.
         if upwards:
             indices = np.arange(floor((number - 1) * octave) + 1 if number else 0, floor(number * octave) + 1)

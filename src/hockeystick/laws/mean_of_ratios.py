@@ -13,14 +13,14 @@ where x is not positive. All of that is known but for what one has out of the mo
 
 which is between 0 and 1. Proofs: docs/theory/contours.md, "Random allocation". Cost: O(frequencies * nodes) for a line,
 which serves all places x within a factor of 2; O(frequencies) for each place. There are about ``x / deviation(X)`` tens
-of frequencies.
+of frequencies. Far out :mod:`.one_large_ratio` answers instead.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, e, exp, expm1, log, log2, pi, sin, sqrt
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from hockeystick.laws.contours import REMEMBERED, Sides
 from hockeystick.laws.inner_products import inner_products
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.laws.one_large_ratio import OneLargeRatio
 from hockeystick.types import Direction
 
 LEAST_NOISE, MOST_NOISE, MOST_BINS = 0.3, 300.0, 10**6
@@ -60,6 +61,15 @@ LOWEST = 2.0**-7
 """Smaller places are not asked: from there on, p(x) / x at the lowest is the upper bound of the add direction."""
 RATIO = 1.06
 """Ratio of neighbouring frequencies between which the size of Lambda is bounded."""
+FIRST_FAR, LAST_FAR, FAR_GAP = 7, 60, 3e-4
+"""Octaves in which one large ratio answers, if its sides are as close as this, relatively, where they begin."""
+
+
+class OutOfTheMoney(Protocol):
+    """What knows o at places."""
+
+    def out_of_the_money(self, places: Array) -> tuple[Array, Array]:
+        """Lower and upper bounds on o at places of shape (k,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +129,8 @@ class MeanOfRatios:
     def __init__(self, noise_multiplier: float, bins: int, *, narrow: bool = True) -> None:
         self.mu, self.bins, self.narrow = 1.0 / noise_multiplier, bins, narrow
         self.in_reach = LEAST_NOISE <= noise_multiplier <= MOST_NOISE and 2 <= bins <= MOST_BINS
-        self._lines: dict[int, LaplaceLine | None] = {}
+        self.far = OneLargeRatio(self.mu, bins)
+        self._lines: dict[int, OutOfTheMoney | None] = {}
         self._answers: dict[tuple[float, Direction], Sides | None] = {}
 
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
@@ -145,18 +156,26 @@ class MeanOfRatios:
                 some = together[first : first + PLACES_TOGETHER]
                 lower, upper = line.out_of_the_money(np.array([_place(epsilon, direction)[1] for epsilon in some]))
                 for epsilon, low, high in zip(some, lower.tolist(), upper.tolist(), strict=True):
-                    self._answers[epsilon, direction] = _sides(epsilon, direction, low, high)
+                    self._answers[epsilon, direction] = _sides(epsilon, direction, low, high, far=line is self.far)
 
-    def line(self, place: float) -> LaplaceLine | None:
-        """The line for a place > 0, which serves all places from one power of 2 to the next; None if none is good."""
+    def line(self, place: float) -> OutOfTheMoney | None:
+        """What knows o from one power of 2 to the next, which holds a place > 0; None if nothing is good."""
         octave = self._octave(place)
         if octave not in self._lines:
-            tries = [(WINDOW, MOST_WORK)] if self.in_reach else []
-            if self.in_reach and self.narrow and octave > 0:  # rates below would leave the range of doubles
-                tries += [(NARROW_WINDOW, MOST_WORK_IF_NARROW)]
-            lines = (self._line(window * 2.0**octave, work) for window, work in tries)
-            self._lines[octave] = next(filter(None, lines), None)
+            self._lines[octave] = self._good(octave) if self.in_reach else None
         return self._lines[octave]
+
+    def reaches(self, octave: int) -> bool:
+        """Whether one large ratio answers for the places below ``2^octave``, and so beyond."""
+        return FIRST_FAR <= octave <= LAST_FAR and self.far.gap(2.0 ** (octave - 1)) <= FAR_GAP
+
+    def _good(self, octave: int) -> OutOfTheMoney | None:
+        if self.reaches(octave):
+            return self.far
+        tries = [(WINDOW, MOST_WORK)]
+        if self.narrow and octave > 0:  # rates below would leave the range of doubles
+            tries += [(NARROW_WINDOW, MOST_WORK_IF_NARROW)]
+        return next(filter(None, (self._line(window * 2.0**octave, work) for window, work in tries)), None)
 
     def _octave(self, place: float) -> int:
         return ceil(log2(place)) if self.in_reach else 0
@@ -312,14 +331,19 @@ class MeanOfRatios:
         """A frequency T such that ``(|Lambda((rate + iw) / t)| + off)^t <= e^SMALLEST_POWER`` for every ``w >= T``.
 
         Far out: the density of Y times ``e^(-rate y / t)`` has one maximum, so the size is at most twice the largest
-        density of Y over the frequency. Before: between neighbouring values of Lambda it is at most the larger of them
-        and what their straight line can be off by, from its second derivative.
+        density of Y over the frequency; and it is at most the sum of the sizes of what is summed, which falls. Before:
+        between neighbouring values of Lambda it is at most the larger of them and what their straight line can be off
+        by, from its second derivative.
         """
         bins, height = float(self.bins), self.turn / self.mu
         most = exp(SMALLEST_POWER / bins) - off
         second_moment = exp(self.mu**2)
         far = 2.0 * second_moment / (self.mu * sqrt(2.0 * pi)) / most * (1.0 + 1e-9)
         near = sqrt(2.0 * (1.0 - most) / second_moment)
+        falls = np.geomspace(near, far, ceil(log2(far / near)) + 1)
+        by_sizes = np.exp(-sin(self.turn) * np.multiply.outer(falls, np.abs(self.ratios))) @ np.abs(self.weights)
+        enough = np.flatnonzero(by_sizes * (1.0 + 1e-9) + self.error <= most)
+        far = far if enough.size == 0 else float(falls[enough[0]])
         places = np.geomspace(near, far, ceil(log(far / near) / log(RATIO)) + 2)
         sizes = np.abs(self.laplace(rate / bins + 1j * places, np.zeros(1), np.zeros(1))[:, 0]) + self.error
         # |Y^2 e^(-vY)| is at most (2 / (e sin(turn)) / |v|)^2 where Y is turned, and at most Y^2 where it is not.
@@ -335,12 +359,12 @@ def _place(epsilon: float, direction: Direction) -> tuple[float, float]:
     return exact, max(exact, LOWEST)
 
 
-def _sides(epsilon: float, direction: Direction, lower: float, upper: float) -> Sides:
-    """Both bounds on delta from those on o."""
+def _sides(epsilon: float, direction: Direction, lower: float, upper: float, *, far: bool) -> Sides:
+    """Both bounds on delta from those on o; one large ratio allows for the rounding of places itself."""
     exact, place = _place(epsilon, direction)
     factor = 1.0 if direction is Direction.REMOVE else 1.0 / place
     # A place is off by a few roundings of its exponent, and o changes by at most as much as the place.
-    moved = factor * place * 4.0 * UNIT_ROUNDOFF * (1.0 + epsilon)
+    moved = 0.0 if far else factor * place * 4.0 * UNIT_ROUNDOFF * (1.0 + epsilon)
     return Sides(
         max(factor * lower * (1.0 - 1e-14) - moved, 0.0) if place == exact else 0.0,
         min(factor * upper * (1.0 + 1e-14) + moved, 1.0),
