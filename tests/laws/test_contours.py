@@ -1,7 +1,7 @@
 """Contour integrals for Poisson steps, against thirty-digit moments, a plain sum of the same integral and the laws."""
 
 import tracemalloc
-from math import exp, log
+from math import exp, log, log1p
 
 import mpmath as mp
 import numpy as np
@@ -38,6 +38,44 @@ def test_moments_are_as_near_as_they_say(rate: float, sigma: float, order: float
             assert abs(mp.mpc(line.ratios[j]) - ratio) <= line.errors[j]
     assert line.log_error < 1e-11
     assert line.errors.max() < 1e-11
+
+
+@pytest.mark.parametrize(("rate", "sigma"), [(0.01, 1.0), (0.5, 0.125), (0.5, 8.0), (0.3, 200.0), (1e-6, 30.0)])
+@pytest.mark.parametrize("order", [-0.5, -40.0, -5000.0])
+def test_densities_rise_below_the_lowest_node(rate: float, sigma: float, order: float) -> None:
+    """Those of z and of L, at the rates that are charged: their slopes at places down to 60 below it."""
+    moments = PoissonMoments(rate, sigma)
+    z = moments.ends(order)[0] - np.linspace(0.0, 60.0, 500)
+    odds = rate / (1.0 - rate) * np.exp(moments.mu * z - 0.5 * moments.mu**2)
+    weights = odds / (1.0 + odds)
+    assert (-z + order * moments.mu * weights >= poisson_moments.REACH).all()
+    assert (-z - moments.mu + (order + 1.0) * moments.mu * weights >= poisson_moments.REACH - moments.mu).all()
+
+
+@pytest.mark.parametrize(("rate", "sigma"), [(0.01, 1.0), (0.4, 6.0)])
+@pytest.mark.parametrize("order", [-30.0, -300.0])
+def test_moments_of_far_orders_miss_nothing_of_the_density(rate: float, sigma: float, order: float) -> None:
+    """Against nodes from -30 to 30, next to which there is nothing: the density is at most e^(300 * .51 - 450)."""
+    moments = PoissonMoments(rate, sigma)
+    z = np.linspace(-30.0, 30.0, 60_001)
+    exponents = order * moments.log_ratios(z)[0] - 0.5 * z * z
+    exact = exponents.max() + log(np.exp(exponents - exponents.max()).sum() * (z[1] - z[0]) / np.sqrt(2.0 * np.pi))
+    assert moments.log_moments(np.array([order]))[0] == pytest.approx(exact, abs=1e-11 * abs(exact) + 1e-12)
+    assert moments.line(order, 1.0, 2).log_moment == pytest.approx(exact, abs=1e-11 * abs(exact) + 1e-12)
+
+
+@pytest.mark.parametrize(("rate", "sigma", "steps"), [(0.01, 1.0, 20), (0.5, 1.0, 3), (1e-3, 0.5, 500)])
+def test_add_is_0_where_no_product_of_ratios_is_as_small(rate: float, sigma: float, steps: int) -> None:
+    """Beyond -n log(1 - q), and by moments neither; before it delta is above 0."""
+    profiles, end = Profiles(PoissonMoments(rate, sigma), steps), -steps * log1p(-rate)
+    for beyond in (1.0 + 1e-9, 2.0):
+        assert profiles.sides(beyond * end, Direction.ADD) == (0.0, 0.0)
+        assert profiles.by_moments(beyond * end, Direction.ADD) == 0.0
+    assert profiles.by_moments(0.9 * end, Direction.ADD) > 0.0
+    together = Profiles(PoissonMoments(rate, sigma), steps)
+    together.foresee([0.5 * end, 2.0 * end], Direction.ADD)
+    assert together.sides(0.5 * end, Direction.ADD) == profiles.sides(0.5 * end, Direction.ADD) != (0.0, 0.0)
+    assert together.sides(2.0 * end, Direction.ADD) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("together", [1, 100, 10**6])

@@ -1,6 +1,6 @@
 """Contour integrals for different Poisson steps, against thirty-digit moments, equal steps and composed laws."""
 
-from math import log
+from math import log, log1p
 
 import mpmath as mp
 import numpy as np
@@ -141,3 +141,12 @@ def test_both_sides_lie_between_those_of_composed_laws(phases: tuple[tuple[float
     near = near_by_moments(profiles, 1e-6)
     assert near is not None
     assert near == pytest.approx(middle, rel=0.3)
+
+
+def test_add_is_0_where_no_product_of_different_ratios_is_as_small() -> None:
+    """Beyond the sum of all -n log(1 - q)."""
+    parts = ((0.01, 1.0, 5), (0.1, 2.0, 3), (0.3, 4.0, 1))
+    mean, end = product(parts), -sum(steps * log1p(-rate) for rate, _, steps in parts)
+    profiles = Profiles(mean, mean.steps, 30)
+    assert profiles.sides(1.001 * end, Direction.ADD) == (0.0, 0.0)
+    assert profiles.by_moments(0.9 * end, Direction.ADD) > 0.0

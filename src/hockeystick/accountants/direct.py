@@ -8,7 +8,7 @@ is a composition again: see :mod:`hockeystick.windows.orthogonal_columns`.
 Upper laws are spreads of the true likelihood ratio and lower laws contractions, so both directions err on the asked
 side (docs/theory/laws.md). Cost: O(log(steps)) projections of O(nodes^2) each. Equal Poisson steps, and epochs
 with one visit of each example, are bounded by contour integrals and transforms where those answer
-(docs/theory/contours.md), in tens of milliseconds.
+(docs/theory/contours.md), in tens of milliseconds; a single step has a closed form.
 """
 
 from collections import Counter
@@ -32,6 +32,7 @@ from hockeystick.laws.law import FAR, MAX_RATIO, ORDINARY, Law, Units, point_mas
 from hockeystick.laws.operations import average, compose, power, thin, visits, weighted
 from hockeystick.laws.profile import law_delta, law_profiles
 from hockeystick.laws.rare_steps import rare_steps
+from hockeystick.laws.single_step import single_step
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.binomial_steps import binomial_step
@@ -184,6 +185,8 @@ def _steps_profiles(pair: IndependentSteps, side: Side, settings: Settings) -> M
     if pair.sampling_prob == 1.0:
         return law_profiles(law())
     settings.deadline.tick()
+    if pair.steps == 1:
+        return _single_profiles(pair, law, side, settings.resolution.smallest_delta)
     profiles = profiles_of_steps(pair.sampling_prob, pair.noise_multiplier, pair.steps)
 
     def told(smallest: float, compared: bool) -> Told:
@@ -194,6 +197,21 @@ def _steps_profiles(pair: IndependentSteps, side: Side, settings: Settings) -> M
     hidden = HiddenVisits(pair.sampling_prob, pair.steps, 1.0 / pair.noise_multiplier)
     smallest = settings.resolution.smallest_delta
     return _by_transforms(told, rough, law, side, smallest, profiles.foresee, hidden)
+
+
+def _single_profiles(
+    pair: IndependentSteps, law: Callable[[], Law], side: Side, smallest_delta: float
+) -> Mapping[Direction, Profile]:
+    """The closed form of a single step, which answers everywhere."""
+    sides = partial(single_step, pair.sampling_prob, pair.noise_multiplier)
+
+    def most(epsilon: float, direction: Direction) -> float:
+        return sides(epsilon, direction).upper
+
+    hidden = HiddenVisits(pair.sampling_prob, 1, 1.0 / pair.noise_multiplier)
+    return _by_transforms(
+        lambda smallest, compared: sides, Rough(most, most), law, side, smallest_delta, _nothing, hidden
+    )
 
 
 def by_contours(
@@ -212,10 +230,11 @@ def by_phases(
     def told(smallest: float, compared: bool) -> Told:
         return partial(phases.sides, compared=smallest if compared else None)
 
-    def together(epsilons: Sequence[float], direction: Direction) -> None:
-        """Nothing: an order answers any epsilon at once."""
+    return _by_transforms(told, Rough(phases.by_moments, phases.by_moments), law, side, smallest_delta, _nothing)
 
-    return _by_transforms(told, Rough(phases.by_moments, phases.by_moments), law, side, smallest_delta, together)
+
+def _nothing(epsilons: Sequence[float], direction: Direction) -> None:
+    """What is done for many epsilons at once where each of them is answered at once."""
 
 
 Told = Callable[[float, Direction], Sides | None]

@@ -48,6 +48,8 @@ ORDERS = 60
 """Orders of lines. Which line answers an epsilon depends on epsilon alone, and not on what was asked before."""
 NEAR_ORDERS, FAR_ORDERS = 24.0, 300.0
 """Orders are sought up to the first of these times the noise multiplier; where that is too small, up to the second."""
+ERROR_OF_LEAST = 1e-11
+"""Far above the rounding of the logarithm of the least ratio of all steps, relative."""
 NEGLIGIBLE = 1e-6
 """A direction whose delta is below this share of the other direction's is bounded by its moments alone."""
 
@@ -74,11 +76,19 @@ class Sides(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """Real orders a of moments, ``log M(a)^steps`` at each, and :func:`log_peaks` of them: all of shape (n,)."""
+    """Real orders a of moments, and at each: all of shape (n,).
+
+    Attributes:
+        orders: a.
+        log_sizes: ``log M(a)^steps``.
+        log_poles: ``log(a (a - 1))``.
+        log_bounds: at least the log of ``M(a)^steps`` times the B of :func:`log_peaks`.
+    """
 
     orders: Array
     log_sizes: Array
-    log_peaks: Array
+    log_poles: Array
+    log_bounds: Array
 
 
 class Distant(NamedTuple):
@@ -185,6 +195,10 @@ class Profiles:
         """Find what :meth:`sides` will say of these epsilons, of all that share a line at once."""
         if len(self._answers) > REMEMBERED:
             self._answers.clear()
+        impossible = [epsilon for epsilon in epsilons if self._is_impossible(epsilon, direction)]
+        if impossible:
+            self._answers |= {(epsilon, direction): Sides(0.0, 0.0) for epsilon in impossible}
+            epsilons = [epsilon for epsilon in epsilons if (epsilon, direction) not in self._answers]
         for either in dict.fromkeys((Direction.REMOVE, direction)):  # add asks for remove
             fresh = [epsilon for epsilon in dict.fromkeys(epsilons) if (epsilon, either) not in self._answers]
             self._answers |= {(epsilon, either): None for epsilon in fresh}
@@ -236,7 +250,8 @@ class Profiles:
             distances = np.geomspace(3e-3, min(reach / self.moments.mu, LARGEST_ORDER), self.count)
             orders = 1.0 + distances if direction is Direction.REMOVE else -distances
             log_sizes = self.steps * self.moments.log_moments(orders)
-            self._orders[direction, reach] = Orders(orders, log_sizes, log_peaks(orders))
+            log_bounds = log_sizes + self.steps * ERROR_OF_LOGS + log_peaks(orders)
+            self._orders[direction, reach] = Orders(orders, log_sizes, np.log(orders * (orders - 1.0)), log_bounds)
         return self._orders[direction, reach]
 
     def _saddles(self, epsilons: Sequence[float], direction: Direction) -> list[tuple[float, int]]:
@@ -252,9 +267,9 @@ class Profiles:
         ]
 
     def _smallest(self, epsilons: Sequence[float], direction: Direction, reach: float) -> list[int]:
-        orders, log_sizes, _ = self._known(direction, reach)
+        known = self._known(direction, reach)
         x = np.array(epsilons) if direction is Direction.REMOVE else -np.array(epsilons)
-        heights = log_sizes - np.multiply.outer(x, orders) - np.log(orders * (orders - 1.0))
+        heights = known.log_sizes - np.multiply.outer(x, known.orders) - known.log_poles
         places: list[int] = np.argmin(heights, axis=1).tolist()
         return places
 
@@ -266,13 +281,20 @@ class Profiles:
         """:meth:`by_moments` of each of some epsilons."""
         if not self.in_reach:
             return [1.0] * len(epsilons)
-        bounds = []
-        for epsilon, (reach, _) in zip(epsilons, self._saddles(epsilons, direction), strict=True):
-            orders, log_sizes, peaks = self._known(direction, reach)
+        possible = [epsilon for epsilon in epsilons if not self._is_impossible(epsilon, direction)]
+        bounds = dict.fromkeys(epsilons, 0.0)
+        for epsilon, (reach, _) in zip(possible, self._saddles(possible, direction) if possible else (), strict=True):
+            known = self._known(direction, reach)
             x, extra = (epsilon, epsilon) if direction is Direction.REMOVE else (-epsilon, 0.0)
-            least = float(np.min(log_sizes + self.steps * ERROR_OF_LOGS + peaks - orders * x))
-            bounds.append(exp(min(least + extra + 1e-9, 0.0)))
-        return bounds
+            least = float(np.min(known.log_bounds - known.orders * x))
+            bounds[epsilon] = exp(min(least + extra + 1e-9, 0.0))
+        return [bounds[epsilon] for epsilon in epsilons]
+
+    def _is_impossible(self, epsilon: float, direction: Direction) -> bool:
+        """Whether delta is 0: no ratio is below the product of all chances not to take part."""
+        if direction is Direction.REMOVE or not self._has_lines:
+            return False
+        return epsilon > -self.steps * self.moments.log_least * (1.0 + ERROR_OF_LEAST)
 
     def _contour(self, order: float, direction: Direction, known: Orders) -> Contour | None:
         """The line through ``order``, good where that is the saddle; None where it would take too much work."""
@@ -353,7 +375,7 @@ class Profiles:
         if not usable.any():
             return plain, plain, inf
         rates = np.abs(known.orders - order)[usable]
-        heights = (known.log_sizes + self.steps * ERROR_OF_LOGS + known.log_peaks)[usable] - log_size
+        heights = known.log_bounds[usable] - log_size
         windows = (heights - sign * rates * x - target) / rates
         best = int(np.argmin(windows))
         by_moment = Distant(float(heights[best]), float(rates[best]))

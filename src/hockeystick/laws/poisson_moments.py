@@ -8,7 +8,7 @@ the characteristic function of ``L = log X`` under it. Proofs: docs/theory/conto
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, cos, exp, expm1, inf, isfinite, isqrt, log, pi, sqrt
+from math import ceil, cos, exp, expm1, inf, isfinite, isqrt, log, log1p, pi, sqrt
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -63,6 +63,8 @@ class Moments(Protocol):
     def noise_multiplier(self) -> float: ...
     @property
     def mu(self) -> float: ...
+    @property
+    def log_least(self) -> float: ...
     def log_moments(self, orders: Array) -> Array: ...
     def size(self, c: float, frequency: float) -> float: ...
     def line(self, c: float, step: float, count: int) -> Line: ...
@@ -80,6 +82,11 @@ class PoissonMoments:
     def mu(self) -> float:
         """The mean of z under the component of P in which the example takes part."""
         return 1.0 / self.noise_multiplier
+
+    @cached_property
+    def log_least(self) -> float:
+        """``log(1 - q)``, which is below the log of every ratio."""
+        return log1p(-self.sampling_prob)
 
     def log_ratios(self, z: Array) -> tuple[Array, Array, Array]:
         """``L = log X``, ``w = L' / mu`` in (0, 1), and a bound on the rounding error of L, at each z.
@@ -99,9 +106,19 @@ class PoissonMoments:
         return logs, weights, errors
 
     def ends(self, c: float) -> tuple[float, float]:
-        """Where nodes end: beyond, tilted densities of z fall at a rate of at least REACH, those of L of REACH - mu."""
-        low = REACH + self.mu + max(-c - 1.0, 0.0) * self.mu
+        """Where nodes end: beyond, tilted densities of z fall at a rate of at least REACH, those of L of REACH - mu.
+
+        The slope of ``log(phi X^c)`` is ``-z + c mu w``, and that of the density of L ``-z - mu + (c + 1) mu w``, where
+        w rises in z: below -REACH it is at most what it is there.
+        """
+        low = REACH + self.mu + max(-c - 1.0, 0.0) * self.mu * self._low_weight
         return -low, REACH + max(c + 1.0, 0.0) * self.mu
+
+    @cached_property
+    def _low_weight(self) -> float:
+        """At least w at -REACH."""
+        odds = self.sampling_prob / (1.0 - self.sampling_prob)
+        return min(odds * exp(-self.mu * (REACH + 0.5 * self.mu)) * (1.0 + 1e-9), 1.0)
 
     def log_moments(self, orders: Array) -> Array:
         """log M at real orders, by the trapezoidal rule with a coarse step: shape (n,), within ERROR_OF_LOGS.

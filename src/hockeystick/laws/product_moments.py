@@ -6,8 +6,8 @@ moments bound the composition. Proof: docs/theory/contours.md, "Different steps"
 """
 
 from collections.abc import Sequence
-from functools import partial
-from math import exp, inf, log
+from functools import cached_property, partial
+from math import exp, fsum, inf, log
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -55,6 +55,11 @@ class ProductMoments:
     def mu(self) -> float:
         """The mu of the step with the least noise, which limits the orders."""
         return 1.0 / self.noise_multiplier
+
+    @cached_property
+    def log_least(self) -> float:
+        """The mean of the least logarithms of all steps."""
+        return fsum(part.steps * part.moments.log_least for part in self.parts) / self.steps
 
     def log_moments(self, orders: Array) -> Array:
         """log M at real orders: shape (n,), within ERROR_OF_LOGS, as a mean of numbers that are."""
