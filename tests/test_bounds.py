@@ -85,6 +85,21 @@ def test_a_good_guess_takes_fewer_looks() -> None:
     assert len(looks) - without < without
 
 
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("off", [1.0 - 1e-6, 1.0, 1.0 + 1e-6])
+def test_next_to_a_very_good_guess_nothing_else_is_looked_at(side: Side, off: float) -> None:
+    """Places farther away than the guess is off by cost lines and laws of their own."""
+    looks: list[float] = []
+
+    def watched(epsilon: float) -> float:
+        looks.append(epsilon)
+        return exp(-epsilon)
+
+    smallest_epsilon(watched, 1e-3, side, near=off * TRUTH)
+    assert len(looks) <= 5
+    assert max(abs(look / TRUTH - 1.0) for look in looks) <= 1e-5
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0])
 def test_slack_costs_its_factor_on_the_side_of_the_bound(epsilon: float) -> None:
     """delta moves by (1 + e^epsilon) times the slack: up for upper bounds, down for lower ones, far above rounding."""

@@ -41,6 +41,7 @@ from hockeystick import (
     verify,
 )
 from hockeystick.accountants.registry import ACCOUNTANTS, every_accountant
+from hockeystick.bounds import Bound
 from hockeystick.certification.issue import PORTABLE, certificate_of
 from hockeystick.certification.schedule import Outcome, best, run_accountants, run_named, settings_for
 from hockeystick.errors import (
@@ -139,6 +140,24 @@ def test_a_method_that_turns_out_not_to_apply_says_so(noise_multiplier: float, d
     run = Mechanism(sampler=BallsInBins(bins=50), strategy=strategy, noise_multiplier=noise_multiplier)
     with pytest.raises(UnsupportedError, match=says):
         certify(run, delta=delta, method="moving_average")
+
+
+def test_a_side_is_sought_where_the_same_method_found_the_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, Side, float | None]] = []
+    epsilon = Bound.epsilon
+
+    def watched(bound: Bound, delta: float, near: float | None = None) -> Any:
+        asked.append((bound.method, bound.side, near))
+        return epsilon(bound, delta, near)
+
+    monkeypatch.setattr(Bound, "epsilon", watched)
+    question, pair = Question(delta=1e-5), dominating_pair(mechanism(Poisson(sampling_prob=0.05, steps=40)))
+    settings = settings_for(question, pair, Deadline(float("inf")))
+    outcomes = run_accountants(pair, question, settings, policy=SearchPolicy())
+    upper = best(outcomes, Side.UPPER)
+    assert upper is not None
+    assert upper.method == "direct"
+    assert asked[-2:] == [("direct", Side.UPPER, None), ("direct", Side.LOWER, upper.value)]
 
 
 def test_larger_budgets_than_the_usual_one_let_each_method_work_longer() -> None:

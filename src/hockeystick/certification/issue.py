@@ -131,16 +131,18 @@ def certify_with(
     policy: SearchPolicy,
     *,
     whole: bool = True,
+    near: float | None = None,
 ) -> Certificate:
     """:func:`certify` with the accountants that are allowed for upper bounds; None for the default ones.
 
     Args:
         whole: as for :func:`certificate_of`.
+        near: an epsilon that the caller expects; affects speed only.
     """
     mechanism = prepared(mechanism, deadline, monte_carlo)
     pair = dominating_pair(mechanism)
     settings = settings_for(question, pair, deadline, monte_carlo, policy)
-    outcomes = run_accountants(pair, question, settings, policy=policy, methods=methods)
+    outcomes = run_accountants(pair, question, settings, policy=policy, methods=methods, near=near)
     if best(outcomes, Side.UPPER) is None:
         if methods is not None:
             refuse_if_none_bounds(methods, outcomes, mechanism.sigma)

@@ -148,7 +148,7 @@ def run_accountants(
         if (accountant.name, side) in looser:
             work = max(work - cost(accountant, side), 0.0)
             continue
-        answer = partial(question.answer, near=_expected(outcomes) or near)
+        answer = partial(question.answer, near=_expected(outcomes, accountant.name) or near)
         together = [other for other in sides if (accountant, other) in tasks] if accountant.joint_analyses else [side]
         ready = [other for other in together if accountant.why_not(pair, other) is None]
         outcomes += _run(accountant, pair, ready if side in ready else [side], settings, answer, work, bounds)
@@ -268,11 +268,11 @@ def _with_value(outcome: Outcome, value: float | None, settings: Settings) -> Ou
     return replace(outcome, status=f"no bound up to {MAX_EPSILON:g}")
 
 
-def _expected(outcomes: Sequence[Outcome]) -> float | None:
-    """About what the answer is, from what both sides say so far."""
+def _expected(outcomes: Sequence[Outcome], method: str) -> float | None:
+    """About what this method will answer: between both sides so far, or what it has answered on the other side."""
     upper, lower = best(outcomes, Side.UPPER), best(outcomes, Side.LOWER)
     if upper is None or lower is None or not upper.value or not lower.value:
-        return None
+        return next((outcome.value for outcome in outcomes if outcome.method == method and outcome.value), None)
     return sqrt(upper.value) * sqrt(lower.value)
 
 

@@ -13,6 +13,7 @@ from hockeystick.certification.issue import PORTABLE, certify_with
 from hockeystick.certification.schedule import DELTA_NODES, EPSILON_NODES, planned
 from hockeystick.composition.claims import check_comparable, shared_facts, unit_of
 from hockeystick.composition.composition import Composition, check_together
+from hockeystick.composition.expected import ExpectedEpsilons
 from hockeystick.composition.runs import RunBounds, run_bounds
 from hockeystick.deadline import Deadline
 from hockeystick.errors import CannotCertifyError, InvalidInputError, shortened
@@ -113,13 +114,16 @@ def as_certificates(
         )
     certificates: list[AnyCertificate] = []
     issued: dict[Mechanism, AnyCertificate] = {}
+    expected = ExpectedEpsilons()
     whole = len({run for run in runs if isinstance(run, Mechanism)}) <= FEW_MECHANISMS
     for place, run in enumerate(runs):
         if isinstance(run, Mechanism):
             if run not in issued:
                 alone = Question(delta=question.delta or USUAL_DELTA)
                 policy, deadline = planned(run, None, deadline)
-                issued[run] = certify_with(run, alone, deadline, None, None, policy, whole=whole)
+                near = expected.of(run)
+                issued[run] = certify_with(run, alone, deadline, None, None, policy, whole=whole, near=near)
+                expected.learn(run, issued[run].bounds.upper)
             certificates.append(issued[run])
         elif isinstance(run, Certificate | CertificateOfFormat1):
             certificates.append(run)

@@ -185,10 +185,17 @@ def smallest_epsilon(
 
     if near is not None and not SMALLEST_EPSILON < near < 0.5 * MAX_EPSILON:
         near = None
-    low, high = (COMMON, COMMON) if near is None else (near / NEARBY, near * NEARBY)
+    low = high = COMMON if near is None else near
     at_low = at_high = excess(low)
-    if at_low > 0.0 and high > low:
-        at_high = excess(high)
+    if near is not None and at_low != 0.0:
+        # The profile falls by at least about as many percent as epsilon grows by: so far off is the guess at most.
+        factor = min(exp(abs(at_low)) * (1.0 + tolerance), NEARBY)
+        if at_low > 0.0:
+            high = near * factor
+            at_high = excess(high)
+        else:
+            low = near / factor
+            at_low = excess(low)
     for _ in range(HALVINGS):  # near 0, some profiles are slow to evaluate
         if at_low > 0.0:
             break
