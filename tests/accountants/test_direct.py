@@ -8,7 +8,7 @@ from hockeystick.accountants import direct, gaussian
 from hockeystick.bounds import Focused
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.gaussian import gaussian_delta
-from hockeystick.laws.law import point_mass_at_one
+from hockeystick.laws.law import ORDINARY, point_mass_at_one
 from hockeystick.laws.operations import average, compose
 from hockeystick.laws.profile import law_delta
 from hockeystick.mechanism import Mechanism
@@ -93,3 +93,21 @@ def test_a_search_for_epsilon_needs_no_law_where_delta_is_far_from_the_one_that_
         near = profile.about(1e-5)
         assert near(0.1) == profile(0.1)
         assert near(1.0) < 1e-8
+
+
+@pytest.mark.parametrize("side", Side)
+def test_laws_of_other_bins_and_noise_are_those_made_alone(side: Side) -> None:
+    """Cells of a sweep share the doublings of a visited step, where its noise is the same."""
+    settings = Settings(Resolution(16, 1e-4))
+    pairs = [
+        AveragedSteps(noise_multiplier=sigma, bins=bins, epochs=1, participations=1)
+        for sigma, bins in ((0.25, 12), (0.2, 12), (0.25, 7), (0.25, 40))
+    ]
+    direct._visited_step.cache_clear()
+    shared = [direct.averaged_steps_law(pair, side, settings, ORDINARY) for pair in pairs]
+    assert direct._visited_step.cache_info().hits == 2
+    for pair, law in zip(pairs, shared, strict=True):
+        direct._visited_step.cache_clear()
+        alone = direct.averaged_steps_law(pair, side, settings, ORDINARY)
+        assert np.array_equal(law.support, alone.support)
+        assert np.array_equal(law.mass, alone.mass)

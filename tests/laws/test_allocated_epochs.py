@@ -1,6 +1,7 @@
 """Random allocation by transforms, against inversions in sixty digits, convolutions, and the laws."""
 
 import tracemalloc
+from itertools import product
 from math import ceil, exp, expm1, log, log1p, sqrt
 
 import mpmath as mp
@@ -392,6 +393,36 @@ def test_answers_depend_on_the_question_alone() -> None:
     together = AllocatedEpochs(1.0, 100, 20, 1e-5)
     in_turn = [together.sides(epsilon, Direction.REMOVE) for epsilon in asked]
     assert in_turn == [AllocatedEpochs(1.0, 100, 20, 1e-5).sides(epsilon, Direction.REMOVE) for epsilon in asked]
+
+
+def test_epochs_that_share_lines_have_the_answers_that_they_have_alone() -> None:
+    """As the cells of a sweep do, in whatever order: other numbers of epochs, noise, bins and smallest deltas."""
+    cells = [(0.9, 100, 1, 1e-5), (0.9, 100, 5, 1e-5), (0.9, 100, 20, 1e-6), (1.0, 100, 5, 1e-5), (0.9, 60, 5, 1e-5)]
+    for cell in cells:
+        alone = AllocatedEpochs(*cell)
+        for epsilon, direction in product((0.0, 0.6, 1.9), Direction):
+            assert epochs_of.allocated_epochs(*cell).sides(epsilon, direction) == alone.sides(epsilon, direction)
+
+
+def test_what_epochs_have_in_common_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines serve all numbers of epochs but 1, whose lines may be narrow; powers serve comparisons and values."""
+    made: list[str] = []
+    line, power_of = MeanOfRatios._line, Powers._power
+    monkeypatch.setattr(MeanOfRatios, "_line", lambda *args: made.append("line") or line(*args))
+    monkeypatch.setattr(Powers, "_power", lambda *args: made.append("power") or power_of(*args))
+
+    def count(epochs: int, *, compared: bool) -> tuple[int, int]:
+        made.clear()
+        epochs_of.allocated_epochs(0.7431, 80, epochs, 1e-5).sides(1.2, Direction.REMOVE, compared=compared)
+        return made.count("line"), made.count("power")
+
+    lines, powers = count(5, compared=True)
+    assert lines > 5
+    assert powers >= 2
+    assert count(5, compared=False) == (0, 0)
+    assert count(7, compared=False)[0] == 0
+    assert count(7, compared=True) == (0, 0)
+    assert count(1, compared=False) == (1, 0)
 
 
 @pytest.mark.parametrize("direction", list(Direction))

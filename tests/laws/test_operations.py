@@ -128,6 +128,18 @@ def test_repeated_composition_of_ratios_that_leave_the_range_of_doubles() -> Non
 # --- Averages ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("side", Side)
+def test_averages_that_share_their_doublings_are_those_made_alone(side: Side) -> None:
+    law, known = gaussian_law(1.0, 1.0, side, MEDIUM), {}
+    for count in (12, 7, 1, 25, 16):
+        shared, alone = average(law, count, MEDIUM, known=known), average(law, count, MEDIUM)
+        assert np.array_equal(shared.support, alone.support)
+        assert np.array_equal(shared.mass, alone.mass)
+        assert shared.p_inf == alone.p_inf
+        assert (shared.mass_error, shared.place_error) == (alone.mass_error, alone.place_error)
+    assert sorted(known) == [2, 4, 8, 16]
+
+
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 3.0])
 def test_average_of_two_gaussian_steps(sigma: float) -> None:
     """Against mpmath: one copy in closed form, the other integrated to 20 digits (far below the law's own gap)."""

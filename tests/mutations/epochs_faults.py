@@ -195,7 +195,7 @@ FAULTS = [
     ),
     (
         _POWERS,
-        "return min(exp(min(exponent + error, 0.0)) + self._infinite(direction), 1.0)",
+        "return min(exp(min(exponent + error, 0.0)) + self._infinite[direction], 1.0)",
         "return min(exp(min(exponent + error, 0.0)), 1.0)",
         "a bound by moments forgets what is at 0 and at infinity",
         _TESTS,
@@ -241,6 +241,13 @@ FAULTS = [
         "logs = count * log_sizes",
         "a product of transforms is its last factor",
         _OF_PHASES,
+    ),
+    (
+        _EPOCHS,
+        "lines = _lines_of(noise_multiplier, bins, epochs == 1)",
+        "lines = _lines_of(1.0, bins, epochs == 1)",
+        "epochs with other noise share their lines",
+        f"{_TESTS}::test_epochs_that_share_lines_have_the_answers_that_they_have_alone",
     ),
     (
         _EPOCHS,

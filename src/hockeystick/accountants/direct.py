@@ -14,7 +14,7 @@ with one visit of each example, are bounded by contour integrals and transforms 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from math import log2, sqrt
 from typing import Any, NamedTuple
 
@@ -71,13 +71,21 @@ def law_of_blocks(pair: AveragedSteps, of_block: Callable[[int], Law], settings:
 
 def averaged_steps_law(pair: AveragedSteps, side: Side, settings: Settings, units: Units) -> Law:
     """The law of random allocation; for k-of-t a bound on the asked side, exact for k = 1."""
+    resolution, tick = settings.resolution, settings.deadline.tick
+    step, known = _visited_step(pair.visit_noise, side, resolution, units)
+    if side is Side.LOWER:
+        return power(average(step, pair.bins, resolution, tick=tick, known=known), pair.epochs, resolution, tick=tick)
+    return law_of_blocks(pair, lambda size: average(step, size, resolution, tick=tick, known=known), settings)
+
+
+@lru_cache(maxsize=32)
+def _visited_step(
+    noise_multiplier: float, side: Side, resolution: Resolution, units: Units
+) -> tuple[Law, dict[int, Law]]:
+    """The law of a step that the example visits, and its averages, which all numbers of bins share."""
     from hockeystick.laws.discretise import gaussian_law
 
-    resolution, tick = settings.resolution, settings.deadline.tick
-    step = gaussian_law(pair.visit_noise, 1.0, side, resolution, units)
-    if side is Side.LOWER:
-        return power(average(step, pair.bins, resolution, tick=tick), pair.epochs, resolution, tick=tick)
-    return law_of_blocks(pair, lambda size: average(step, size, resolution, tick=tick), settings)
+    return gaussian_law(noise_multiplier, 1.0, side, resolution, units), {}
 
 
 def secret_groups_law(pair: SecretGroups, side: Side, settings: Settings, units: Units) -> Law:
@@ -329,13 +337,13 @@ def _epochs_profiles(pair: AveragedSteps, side: Side, settings: Settings) -> Map
     settings.deadline.tick()
     smallest = settings.resolution.smallest_delta
     epochs = partial(allocated_epochs, pair.visit_noise, pair.bins, pair.epochs)
-    moments = epochs(smallest, compared=False).moments.delta
+    moments = epochs(smallest).moments.delta
 
     def told(smallest: float, compared: bool) -> Told:
-        return epochs(smallest, compared=compared).sides
+        return partial(epochs(smallest).sides, compared=compared)
 
     hidden = HiddenVisits(1.0 / pair.bins, pair.bins * pair.epochs, 1.0 / pair.visit_noise)
-    together = epochs(smallest, compared=False).foresee
+    together = epochs(smallest).foresee
     return _by_transforms(told, Rough(moments, moments), law, side, smallest, together, hidden)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from hockeystick.laws.contours import Sides
 from hockeystick.laws.law import Array
 from hockeystick.laws.mean_moments import MARGIN, MeanMoments
-from hockeystick.laws.mean_of_ratios import LOWEST, MeanOfRatios
+from hockeystick.laws.mean_of_ratios import LOWEST, Lines, MeanOfRatios
 from hockeystick.laws.tilted_powers import MOST_USEFUL, Copies, LatticeLaw, Powers, lattice_laws, useful_share
 from hockeystick.types import Direction
 
@@ -44,33 +44,38 @@ class AllocatedEpochs:
     Args:
         noise_multiplier: of one visit, all replays of its batch together.
         smallest_delta: the smallest that matters; affects tightness only.
-        compared: whether other deltas matter only as far as they are above it or below.
+        lines: those of the same epoch that are known, as for :class:`~hockeystick.laws.mean_of_ratios.MeanOfRatios`.
     """
 
     def __init__(
-        self, noise_multiplier: float, bins: int, epochs: int, smallest_delta: float, *, compared: bool = False
+        self, noise_multiplier: float, bins: int, epochs: int, smallest_delta: float, *, lines: Lines | None = None
     ) -> None:
         # Several epochs need lines of all octaves, and laws take less time than the longest of them.
-        self.single = MeanOfRatios(noise_multiplier, bins, narrow=epochs == 1)
+        self.single = MeanOfRatios(noise_multiplier, bins, narrow=epochs == 1, lines=lines)
         self.epochs, self.smallest = epochs, smallest_delta
-        self.compared = compared
         self.moments = MeanMoments(1.0 / noise_multiplier, bins, epochs)
-        self._asked: dict[tuple[float, Direction], Sides | None] = {}
+        self._asked: dict[tuple[float, Direction, bool], Sides | None] = {}
 
-    def sides(self, epsilon: float, direction: Direction) -> Sides | None:
-        """Both bounds on delta, or None where they are not close enough to be useful."""
-        if (epsilon, direction) not in self._asked:
-            self._asked[epsilon, direction] = self._useful(epsilon, direction)
-        return self._asked[epsilon, direction]
+    def sides(self, epsilon: float, direction: Direction, *, compared: bool = False) -> Sides | None:
+        """Both bounds on delta, or None where they are not close enough to be useful.
+
+        Args:
+            compared: whether they are only compared with the smallest delta: they are useful if both are well above it,
+                or well below.
+        """
+        asked = (epsilon, direction, compared)
+        if asked not in self._asked:
+            self._asked[asked] = self._useful(epsilon, direction, compared)
+        return self._asked[asked]
 
     def foresee(self, epsilons: Sequence[float], direction: Direction) -> None:
         """Find what :meth:`sides` will say of these epsilons, of a single epoch many of them at once."""
         if self.epochs == 1 and self.single.in_reach:
             self.single.foresee(epsilons, direction)
 
-    def _useful(self, epsilon: float, direction: Direction) -> Sides | None:
-        sides = self._sides(epsilon, direction) if self.single.in_reach else None
-        if sides is None or (self.compared and sides.miss(self.smallest)):
+    def _useful(self, epsilon: float, direction: Direction, compared: bool) -> Sides | None:
+        sides = self._sides(epsilon, direction, compared) if self.single.in_reach else None
+        if sides is None or (compared and sides.miss(self.smallest)):
             return sides
         known = self._powers if self.epochs > 1 else None
         share = MOST_USEFUL if known is None else useful_share(USEFUL, epsilon, known[1].order(epsilon, direction))
@@ -86,10 +91,10 @@ class AllocatedEpochs:
         deviations = (log(self.single.bins * 2.0 ** (OCTAVES - 1)) - 0.5 * mu**2) / mu
         return self.epochs * 0.5 * erfc(deviations * sqrt(0.5)) <= BEYOND * self.smallest
 
-    def _sides(self, epsilon: float, direction: Direction) -> Sides | None:
+    def _sides(self, epsilon: float, direction: Direction, compared: bool = False) -> Sides | None:
         if self.epochs == 1:
             return self.single.sides(epsilon, direction)
-        if self.compared and not self._reaches:  # the law that is needed near this delta serves all comparisons
+        if compared and not self._reaches:  # the law that is needed near this delta serves all comparisons
             return None
         if self._powers is None:
             return None
@@ -173,8 +178,13 @@ def _known(single: MeanOfRatios, spacing: float, negligible: float, *, upwards: 
 
 
 @lru_cache(maxsize=64)
-def allocated_epochs(
-    noise_multiplier: float, bins: int, epochs: int, smallest_delta: float, *, compared: bool
-) -> AllocatedEpochs:
+def allocated_epochs(noise_multiplier: float, bins: int, epochs: int, smallest_delta: float) -> AllocatedEpochs:
     """The profile of these epochs, which both sides and neighbouring questions share."""
-    return AllocatedEpochs(noise_multiplier, bins, epochs, smallest_delta, compared=compared)
+    lines = _lines_of(noise_multiplier, bins, epochs == 1)
+    return AllocatedEpochs(noise_multiplier, bins, epochs, smallest_delta, lines=lines)
+
+
+@lru_cache(maxsize=16)
+def _lines_of(noise_multiplier: float, bins: int, single: bool) -> Lines:
+    """The lines of one epoch, which all numbers of epochs share; of a single one, narrow ones are among them."""
+    return {}

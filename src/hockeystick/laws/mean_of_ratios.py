@@ -114,11 +114,16 @@ class LaplaceLine:
         return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
 
 
+Lines = dict[int, OutOfTheMoney | None]
+"""What knows o in each octave of places that has been asked for; None where nothing is good."""
+
+
 class MeanOfRatios:
     """The mean of the ratios of ``bins`` steps, of which one has the example.
 
     Args:
         narrow: whether narrow windows are tried where wide ones take too much work.
+        lines: those of the same arguments that are known; what is asked for adds to them. None for none.
 
     >>> one_epoch = MeanOfRatios(1.0, 100)
     >>> lower, upper = one_epoch.sides(0.5, Direction.REMOVE)
@@ -126,11 +131,11 @@ class MeanOfRatios:
     True
     """
 
-    def __init__(self, noise_multiplier: float, bins: int, *, narrow: bool = True) -> None:
+    def __init__(self, noise_multiplier: float, bins: int, *, narrow: bool = True, lines: Lines | None = None) -> None:
         self.mu, self.bins, self.narrow = 1.0 / noise_multiplier, bins, narrow
         self.in_reach = LEAST_NOISE <= noise_multiplier <= MOST_NOISE and 2 <= bins <= MOST_BINS
         self.far = OneLargeRatio(self.mu, bins)
-        self._lines: dict[int, OutOfTheMoney | None] = {}
+        self._lines: Lines = {} if lines is None else lines
         self._answers: dict[tuple[float, Direction], Sides | None] = {}
 
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
@@ -156,7 +161,7 @@ class MeanOfRatios:
                 some = together[first : first + PLACES_TOGETHER]
                 lower, upper = line.out_of_the_money(np.array([_place(epsilon, direction)[1] for epsilon in some]))
                 for epsilon, low, high in zip(some, lower.tolist(), upper.tolist(), strict=True):
-                    self._answers[epsilon, direction] = _sides(epsilon, direction, low, high, far=line is self.far)
+                    self._answers[epsilon, direction] = _sides(epsilon, direction, low, high, far=isinstance(line, OneLargeRatio))
 
     def line(self, place: float) -> OutOfTheMoney | None:
         """What knows o from one power of 2 to the next, which holds a place > 0; None if nothing is good."""

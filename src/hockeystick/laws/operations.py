@@ -127,9 +127,16 @@ def power(law: Law, count: int, resolution: Resolution, *, tick: Tick = _no_tick
     return point_mass_at_one(law.side) if result is None else result
 
 
-def average(law: Law, count: int, resolution: Resolution, *, tick: Tick = _no_tick) -> Law:
-    """The law of the mean of ``count`` >= 1 independent copies: the example sits in one of ``count`` steps."""
-    result = _repeated(law, count, lambda a, na, b, nb: weighted(a, na, b, nb, resolution, tick=tick))
+def average(
+    law: Law, count: int, resolution: Resolution, *, tick: Tick = _no_tick, known: dict[int, Law] | None = None
+) -> Law:
+    """The law of the mean of ``count`` >= 1 independent copies: the example sits in one of ``count`` steps.
+
+    Args:
+        known: averages of 2, 4, 8, ... copies of the same law at this resolution, which other counts have left; those
+            that are made here join them.
+    """
+    result = _repeated(law, count, lambda a, na, b, nb: weighted(a, na, b, nb, resolution, tick=tick), known)
     if result is None:
         raise InvalidInputError(f"The 'count' parameter of average must be at least 1. Got {count!r} instead.")
     return result
@@ -159,8 +166,11 @@ def visits(
     return power(epoch, epochs, resolution, tick=tick)
 
 
-def _repeated(law: Law, count: int, join: Callable[[Law, int, Law, int], Law]) -> Law | None:
+def _repeated(
+    law: Law, count: int, join: Callable[[Law, int, Law, int], Law], known: dict[int, Law] | None = None
+) -> Law | None:
     """``count`` copies by repeated doubling; ``join`` is told how many copies each of its laws stands for."""
+    doublings: dict[int, Law] = {} if known is None else known
     result, done, doubled, size = None, 0, law, 1
     while count > 0:
         if count & 1:
@@ -168,8 +178,10 @@ def _repeated(law: Law, count: int, join: Callable[[Law, int, Law, int], Law]) -
             done += size
         count >>= 1
         if count:
-            doubled = join(doubled, size, doubled, size)
+            if 2 * size not in doublings:
+                doublings[2 * size] = join(doubled, size, doubled, size)
             size *= 2
+            doubled = doublings[size]
     return result
 
 

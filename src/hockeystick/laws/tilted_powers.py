@@ -8,7 +8,9 @@ the window is bounded by moments. Rounding is charged.
 Proofs: docs/theory/contours.md, "Many epochs". Cost: O(window log(window)) for each order, O(window) for each epsilon.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from functools import cached_property, partial
 from math import ceil, exp, expm1, fsum, inf, log
 from typing import NamedTuple
 
@@ -248,6 +250,7 @@ class Powers:
         self.side, self.spacing = factors[0].law.side, factors[0].law.spacing
         self._log_sizes: dict[float, float] = {}
         self._known: dict[float, Tilted | None] = {}
+        self._turns: dict[tuple[Direction, int], float] = {}
 
     @property
     def size(self) -> int:
@@ -261,7 +264,7 @@ class Powers:
         orders = (_order_at(direction, place) for place in range(best, max(best - RETREATS, 0) - 1, -1))
         tilted = next(filter(None, map(self._tilted, orders)), None)
         value = None if tilted is None else tilted.delta(epsilon, self.side)
-        return None if value is None else min(max(value + self._infinite(direction), 0.0), 1.0)
+        return None if value is None else min(max(value + self._infinite[direction], 0.0), 1.0)
 
     def most(self, epsilon: float, direction: Direction) -> float:
         """An upper bound on delta by the moment of the best order, where windows are too long; of upper laws."""
@@ -270,15 +273,19 @@ class Powers:
         log_size = self._log_size(order)
         exponent = log_size - order * x + extra + float(log_peaks(np.array([order]))[0])
         error = self._error_of_size(order) + (1.0 + abs(order)) * MOVED  # of places and threshold
-        return min(exp(min(exponent + error, 0.0)) + self._infinite(direction), 1.0)
+        return min(exp(min(exponent + error, 0.0)) + self._infinite[direction], 1.0)
 
-    def _infinite(self, direction: Direction) -> float:
+    @cached_property
+    def _infinite(self) -> dict[Direction, float]:
         """Bounds the mass of an infinite ratio, or of one of 0, in any of the copies, with all that the others have."""
         excess = sum(factor.count * factor.log_excess for factor in self.factors)
-        masses = (
-            factor.count * exp(excess - factor.log_excess) * factor.infinite(direction) for factor in self.factors
-        )
-        return sum(masses) * (1.0 + 1e-6)
+        masses = {
+            direction: [
+                factor.count * exp(excess - factor.log_excess) * factor.infinite(direction) for factor in self.factors
+            ]
+            for direction in Direction
+        }
+        return {direction: sum(values) * (1.0 + 1e-6) for direction, values in masses.items()}
 
     def _error_of_size(self, order: float) -> float:
         """Bounds the error of :meth:`_log_size`."""
@@ -299,17 +306,17 @@ class Powers:
         return _order_at(direction, self._best(epsilon, direction))
 
     def _best(self, epsilon: float, direction: Direction) -> int:
-        x = epsilon if direction is Direction.REMOVE else -epsilon
-        low, high = 0, ORDERS - 1
-        while low < high:  # the bound is convex in the order
-            middle = (low + high) // 2
-            near, far = (self._height(direction, place, x) for place in (middle, middle + 1))
-            low, high = (middle + 1, high) if far < near else (low, middle)
-        return low
+        # The bound is convex in the order, so each order is better than the one before it from some epsilon on.
+        return bisect_left(range(ORDERS - 1), epsilon, key=partial(self._turn, direction))
 
-    def _height(self, direction: Direction, place: int, x: float) -> float:
-        order = _order_at(direction, place)
-        return self._log_size(order) - order * x - log(abs(order * (order - 1.0)))
+    def _turn(self, direction: Direction, place: int) -> float:
+        """The epsilon beyond which the next order has the smaller moment bound."""
+        if (direction, place) not in self._turns:
+            near, far = (_order_at(direction, at) for at in (place, place + 1))
+            grown = self._log_size(far) - self._log_size(near)
+            grown += log(abs(near * (near - 1.0))) - log(abs(far * (far - 1.0)))
+            self._turns[direction, place] = grown / abs(far - near)
+        return self._turns[direction, place]
 
     def _tilted(self, order: float) -> "Tilted | None":
         if order not in self._known:
