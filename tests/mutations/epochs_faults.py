@@ -160,8 +160,8 @@ FAULTS = [
     ),
     (
         _EPOCHS,
-        "self._asked[epsilon, direction] = self._useful(epsilon, direction)",
-        "self._asked[epsilon, direction] = self._useful(epsilon + 1e-3 * len(self._asked), direction)",
+        "self._asked[asked] = self._useful(epsilon, direction, compared)",
+        "self._asked[asked] = self._useful(epsilon + 1e-3 * len(self._asked), direction, compared)",
         "an answer depends on what was asked before",
         _TESTS,
     ),
