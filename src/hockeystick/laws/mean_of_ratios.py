@@ -160,8 +160,9 @@ class MeanOfRatios:
             for first in range(0, len(together), PLACES_TOGETHER):
                 some = together[first : first + PLACES_TOGETHER]
                 lower, upper = line.out_of_the_money(np.array([_place(epsilon, direction)[1] for epsilon in some]))
+                far = isinstance(line, OneLargeRatio)
                 for epsilon, low, high in zip(some, lower.tolist(), upper.tolist(), strict=True):
-                    self._answers[epsilon, direction] = _sides(epsilon, direction, low, high, far=isinstance(line, OneLargeRatio))
+                    self._answers[epsilon, direction] = _sides(epsilon, direction, low, high, far=far)
 
     def line(self, place: float) -> OutOfTheMoney | None:
         """What knows o from one power of 2 to the next, which holds a place > 0; None if nothing is good."""
