@@ -301,7 +301,7 @@ FAULTS = [
         f"{TRAINER}::test_a_training_that_was_stopped_within_an_epoch_continues_as_if_it_had_not_been",
     ),
     (
-        "training/huggingface/trainer.py",
+        "training/huggingface/checkpoints.py",
         "self.engine.run.step != self.state.global_step:",
         "self.engine.run.step > self.state.global_step:",
         "weights without their run get the steps of the plan once more",

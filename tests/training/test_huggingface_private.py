@@ -186,8 +186,8 @@ def test_what_pairs_and_losses_of_ones_own_cannot_have_is_refused(pairs):
     ):
         with pytest.raises(InvalidInputError, match=message):
             pairs(**options).train()
-    with pytest.raises(InvalidInputError, match="The loss of Preferences must be computed in one process"):
-        check_own_loss("Preferences", **(OWN_LOSS | {"processes": 2}))
+    with pytest.raises(InvalidInputError, match="must be True for the loss of Preferences in several processes"):
+        check_own_loss("Preferences", **(OWN_LOSS | {"processes": 2, "rows": 1, "is_tried": False}))
     with pytest.raises(InvalidInputError, match="'exact' argument must be False for a loss of the Trainer's own"):
         check_own_loss("Preferences", **(OWN_LOSS | {"exact": True}))
     with pytest.raises(InvalidInputError, match="'base' argument must be a Trainer of transformers or TRL"):

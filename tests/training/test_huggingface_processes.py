@@ -1,6 +1,7 @@
 """Two processes with the Trainer of transformers execute the same mechanism as one."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -138,24 +139,45 @@ def test_two_processes_that_were_killed_end_as_if_they_had_not_been(tmp_path, tr
     assert (records[0].resumed, records[1].resumed) == (0, 1)
 
 
-def test_of_the_trainers_of_trl_one_runs_in_two_processes_and_the_other_says_that_it_does_not(tmp_path):
-    """The first process saves the adapters of supervised fine-tuning, which are those of one process.
+TRL = ["sft", "dpo", "another", "sent"]
+
+
+@pytest.fixture(scope="module")
+def left_by_trl(tmp_path_factory):
+    """What two processes left of each kind of training with TRL."""
+    pytest.importorskip("trl", reason="needs trl")
+    folder = tmp_path_factory.mktemp("trl")
+    end(start(HERE / "trl_ranks.py", folder, *TRL, stderr=subprocess.PIPE))
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["sft", "dpo"])
+def test_the_trainers_of_trl_train_in_two_processes_as_in_one(kind, left_by_trl, tmp_path):
+    """The first process saves the adapters, which are those of one process. Pairs take three parts here and two there.
 
     Up to roundings, as in the test of two processes above, with SGD and the same rate.
     """
-    pytest.importorskip("trl", reason="needs trl")
     import trl_ranks
 
-    end(start(HERE / "trl_ranks.py", tmp_path, "sft", "dpo", stderr=subprocess.PIPE))
-    alone = trl_ranks.train(tmp_path / "alone", "sft")
-    first, other = (
-        load_file(folder / "adapter_model.safetensors") for folder in (tmp_path / "sft/0", tmp_path / "alone")
-    )
+    alone = trl_ranks.train(tmp_path, kind)
+    first, other = (load_file(folder / "adapter_model.safetensors") for folder in (left_by_trl / kind / "0", tmp_path))
     assert first.keys() == other.keys()
     for name, tensor in other.items():
         assert torch.allclose(first[name], tensor, rtol=0, atol=1e-5), name
-    record = RunRecord.load(tmp_path / "sft/0/run.json")
-    assert (record.commitment, record.violations) == (alone.record().commitment, ())
+    records = [RunRecord.load(left_by_trl / kind / rank / "run.json") for rank in ("0", "1")]
+    for record in records:
+        assert (record.commitment, record.violations) == (alone.record().commitment, ())
+    assert {"independence_tried", "one_noise_row_a_step"} <= set(records[0].checked)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("another", r"same loss in all processes; .* Got 0\.693147 in process 0 and 0\.6"),
+        ("sent", r"loss of Sends must be computed in one process, as it calls torch\.distributed \(c10d::allreduce_"),
+    ],
+)
+def test_losses_that_depend_on_the_process_are_refused_in_all_of_them(kind, message, left_by_trl):
+    """Where a pair is trained would change with the pairs beside it, and a count of all pairs with their number."""
     for rank in ("0", "1"):
-        said = (tmp_path / "dpo" / rank / "error").read_text()
-        assert said.startswith("The loss of DPOTrainer must be computed in one process")
+        assert re.search(message, (left_by_trl / kind / rank / "error").read_text())

@@ -1,6 +1,7 @@
 """One process of some, as torchrun starts them: ``python trl_ranks.py FOLDER KIND...`` trains adapters with TRL.
 
-KIND is "sft" or "dpo". FOLDER/KIND/RANK holds the adapters and the record, or the error.
+KIND is "sft", "dpo", "another" for DPO with another reference in each process, or "sent" for DPO with a loss that
+speaks to other processes. FOLDER/KIND/RANK holds the adapters and the record, or the error.
 """
 
 import os
@@ -17,39 +18,56 @@ from huggingface_training import FIXED, PROCESSES
 from peft import LoraConfig
 
 import hockeystick as hs
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, UnsupportedError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "training"))
 import trl_data
 
 RANK = int(os.environ.get("RANK", "0"))
-CLASSES = {"sft": (trl.SFTTrainer, trl.SFTConfig), "dpo": (trl.DPOTrainer, trl.DPOConfig)}
-EXAMPLES = {
-    "sft": [{"text": "abc def"[: 3 + at % 4] + " x"} for at in range(60)],
-    "dpo": [{"prompt": "ab", "chosen": "cd" + "e" * (at % 3), "rejected": "f" * (1 + at % 4)} for at in range(60)],
-}
+SENTENCES = [{"text": "abc def"[: 3 + at % 4] + " x"} for at in range(60)]
+PAIRS = [{"prompt": "ab", "chosen": "cd" + "e" * (at % 3), "rejected": "f" * (1 + at % 4)} for at in range(60)]
+
+
+class Sends(trl.DPOTrainer):
+    """Its loss counts the pairs of all processes."""
+
+    def compute_loss(self, model, inputs, *given, **options):
+        torch.distributed.all_reduce(torch.tensor(len(inputs["input_ids"])))
+        return super().compute_loss(model, inputs, *given, **options)
+
+
+def reference(seed: int) -> transformers.PreTrainedModel:
+    """Of the size of the model that is trained; its last layer is frozen."""
+    config = trl_data.network().config
+    torch.manual_seed(seed)
+    model = transformers.LlamaForCausalLM(config)
+    model.lm_head.requires_grad_(False)
+    return model
 
 
 def train(folder: Path, kind: str):
     """The Trainer after its training, with its adapters in the folder."""
-    base, arguments = CLASSES[kind]
+    base, arguments = (trl.SFTTrainer, trl.SFTConfig) if kind == "sft" else (trl.DPOTrainer, trl.DPOConfig)
+    adapters = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    references = {"model": reference(0), "ref_model": reference(RANK)} if kind == "another" else {}
+    base = Sends if kind == "sent" else base
     trainer = hs.huggingface.private(base)(
         plan=FIXED,
-        model=trl_data.network(),
         args=arguments(
             str(folder),
             max_steps=12,
-            per_device_train_batch_size=-(-5 // PROCESSES),
+            per_device_train_batch_size=1 if kind == "dpo" else -(-5 // PROCESSES),
+            gradient_accumulation_steps=-(-5 // PROCESSES) if kind == "dpo" else 1,
             optim="sgd",
             learning_rate=0.5,
             bf16=False,
             logging_strategy="no",
             **trl_data.QUIET,
         ),
-        train_dataset=datasets.Dataset.from_list(EXAMPLES[kind]),
+        train_dataset=datasets.Dataset.from_list(SENTENCES if kind == "sft" else PAIRS),
         processing_class=trl_data.tokenizer(),
-        peft_config=LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"),
         rng=np.random.default_rng(0),
+        **references or {"model": trl_data.network(), "peft_config": adapters},
     )
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.train()
@@ -67,7 +85,7 @@ def main() -> None:
         here.mkdir(parents=True)
         try:
             trainer = train(here, kind)
-        except InvalidInputError as error:
+        except (InvalidInputError, UnsupportedError) as error:
             (here / "error").write_text(str(error))
         else:
             trainer.record().save(here / "run.json")

@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from accelerate.utils import gather_object
 from torch.nn import functional
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
@@ -168,6 +169,24 @@ class Independence:
                         f"The loss of {name} for a single example is {own:.6g}, and 'example_losses' has {loss:.6g}: "
                         "leave out the option that changes the loss, or give 'example_losses'."
                     )
+
+    def check_processes(self) -> None:
+        """Raise InvalidInputError unless the two examples have the same losses in all processes.
+
+        Which process an example falls to depends on the others of its batch, and so would its loss, as where each
+        process has made a reference model of its own.
+        """
+        if self.trainer.accelerator.num_processes == 1:
+            return
+        losses = np.array(gather_object([[alone.losses for alone in self.alone]]))
+        apart = np.abs(losses - losses[0])
+        if not np.all(apart <= self.tolerance * np.maximum(np.abs(losses[0]), SMALL)):
+            at = np.unravel_index(np.argmax(np.nan_to_num(apart, nan=np.inf)), apart.shape)
+            raise InvalidInputError(
+                "An example must have the same loss in all processes; use the same loss, and a reference model with "
+                f"the same weights, in each. Got {losses[0][at[1:]]:.6g} in process 0 and {losses[at]:.6g} in process "
+                f"{at[0]}."
+            )
 
     def check(self, optimizer: Any) -> None:
         """Compare with both in one batch, by the hooks that ``make_private`` put on the model.

@@ -104,6 +104,11 @@ def check_own_loss(
             "The 'try_independence' argument must be True for a collator that makes several rows of an example, as "
             "only the trial says which rows are whose."
         )
+    if not has_losses_by_example and processes > 1 and not is_tried:
+        raise InvalidInputError(
+            f"The 'try_independence' argument must be True for the loss of {name} in several processes, as only the "
+            "trial says whether an example has the same loss in all of them."
+        )
     if has_losses_by_example and rows == 1:
         return
     if grad_sample_mode == "ghost":
@@ -115,9 +120,4 @@ def check_own_loss(
         raise InvalidInputError(
             "The 'exact' argument must be False for a loss of the Trainer's own, and for several rows an example, as "
             "physical batches are filled up with rows that have no loss. Got True instead."
-        )
-    if not has_losses_by_example and processes > 1:
-        raise InvalidInputError(
-            f"The loss of {name} must be computed in one process, as it adds up figures over the processes in each "
-            f"part of a batch. Got {processes} processes."
         )

@@ -5,9 +5,11 @@ over the processes, and the first adds the noise; see ``docs/theory/runs.md``. I
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -15,6 +17,7 @@ from accelerate.utils import gather_object
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.trainer_utils import set_seed
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
@@ -22,6 +25,8 @@ from hockeystick.training.huggingface.private_names import keep_model_whole
 
 LOOKED_AT = 64
 """Examples of the data that are compared."""
+GATHERING = ("gather", "gather_for_metrics", "reduce")
+"""Methods of an accelerator by which losses of Trainers gather figures for their log."""
 
 
 def shared(model: torch.nn.Module, accelerator: Any) -> torch.nn.Module:
@@ -71,6 +76,45 @@ def check_data(dataset: Any, accelerator: Any) -> None:
             "The 'train_dataset' argument must have the same examples in the same order in all processes. Got others "
             "in some; sort them, or shuffle them by a fixed seed."
         )
+
+
+@contextmanager
+def figures_of_one(accelerator: Any) -> Iterator[None]:
+    """Have a loss gather the figures of this process alone, as in one process.
+
+    Processes have other numbers of parts of a batch, so some would wait for figures that nobody sends.
+    """
+    with ExitStack() as patches:
+        for name in GATHERING:
+            patches.enter_context(patch.object(accelerator, name, _as_given))
+        yield
+
+
+def _as_given(figures: Any, *args: Any, **named: Any) -> Any:
+    del args, named
+    return figures
+
+
+class Alone(TorchDispatchMode):
+    """Raises UnsupportedError where a loss sends something to other processes, or waits for them.
+
+    Args:
+        name: of the Trainer whose loss it is.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), named: Any = None) -> Any:
+        """Any operation of torch, as it is, but for collective ones."""
+        del types
+        if "c10d" in function.namespace:
+            raise UnsupportedError(
+                f"The loss of {self.name} must be computed in one process, as it calls torch.distributed "
+                f"({function.name()}) in each part of a batch, and processes have other numbers of parts."
+            )
+        return function(*args, **named or {})
 
 
 def _digest(dataset: Any) -> str:

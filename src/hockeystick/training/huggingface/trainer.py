@@ -1,7 +1,7 @@
 """Hugging Face's Trainer for a plan: its batches, its noise, and the certificate of what was run."""
 
-import shutil
 from collections.abc import Mapping
+from contextlib import nullcontext
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ import torch
 import transformers
 from torch.utils.data import DataLoader
 from transformers.trainer_callback import TrainerCallback
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints, seed_worker
+from transformers.trainer_utils import seed_worker
 
 from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError, UnsupportedError
@@ -27,24 +27,28 @@ from hockeystick.training.huggingface.arguments import (
     checked_arguments,
 )
 from hockeystick.training.huggingface.artefacts import Artefacts, artefacts_in
+from hockeystick.training.huggingface.checkpoints import Checkpoints
 from hockeystick.training.huggingface.exact import WholeBatches, check_mode, without_random_numbers
 from hockeystick.training.huggingface.independence import Independence, check_rows, some_of
 from hockeystick.training.huggingface.losses import ExampleLosses, check_own_loss, checked, losses_of
 from hockeystick.training.huggingface.preparation import in_order, numbered
 from hockeystick.training.huggingface.private_names import check_names, keep_from_accelerate
-from hockeystick.training.huggingface.processes import check_data, check_saved, mean_over_all, seed_apart, shared
+from hockeystick.training.huggingface.processes import (
+    Alone,
+    check_data,
+    figures_of_one,
+    mean_over_all,
+    seed_apart,
+    shared,
+)
 from hockeystick.training.huggingface.rows import Rows
 from hockeystick.training.invariance import Invariance
 from hockeystick.training.record import RunRecord
 from hockeystick.training.torch import PrivacyEngine
 from hockeystick.training.torch.loader import size_of_dataset
 
-UNFINISHED = ".unfinished-checkpoint"
-"""The folder in which a checkpoint is written, beside the finished ones."""
-STATE = "trainer_state.json"
 
-
-class Trainer(transformers.Trainer):
+class Trainer(Checkpoints, transformers.Trainer):
     """Takes the place of ``transformers.Trainer``.
 
     >>> import tempfile
@@ -271,6 +275,7 @@ class Trainer(transformers.Trainer):
         alone = None
         if self._tries_independence:
             alone = Independence(self, *some_of(plain.dataset), partial(self._loss_of, plain, self.compute_loss))
+            alone.check_processes()
             if self._has_own_loss() and not self._losses_given and self._labels_in(batch):
                 alone.check_meaning(partial(self._loss_of, plain, super().compute_loss), self._base().__name__)
         _, optimizer, *criterion, loader = self.engine.make_private(
@@ -294,7 +299,7 @@ class Trainer(transformers.Trainer):
     @classmethod
     def _base(cls) -> type[Any]:
         """The Trainer that this one is mixed into; that of transformers, if no other."""
-        base: type[Any] = cls.__mro__[cls.__mro__.index(Trainer) + 1]
+        base: type[Any] = cls.__mro__[cls.__mro__.index(Checkpoints) + 1]
         return base
 
     @classmethod
@@ -314,7 +319,9 @@ class Trainer(transformers.Trainer):
                 f"Got {self.example_rows.examples_in(batch)} for {len(examples)}; "
                 "to train on packed texts, make each pack an example of the dataset, which is then what is protected."
             )
-        loss: torch.Tensor = compute(self.model, batch)
+        processes, by_example = self.accelerator.num_processes, self._labels_in(batch)
+        with nullcontext() if by_example or processes == 1 else Alone(self._base().__name__):
+            loss: torch.Tensor = compute(self.model, batch)
         return loss
 
     def _check_lengths(self) -> None:
@@ -380,7 +387,8 @@ class Trainer(transformers.Trainer):
         del num_items_in_batch
         labels = self._labels_in(inputs)
         if not labels and self._has_own_loss():
-            return super().compute_loss(model, inputs, return_outputs=return_outputs)
+            with figures_of_one(self.accelerator) if model.training else nullcontext():
+                return super().compute_loss(model, inputs, return_outputs=return_outputs)
         if not labels:
             raise InvalidInputError(f"The batches must have labels, named {', '.join(self.label_names)}.")
         outputs = model(**{name: entry for name, entry in inputs.items() if name not in labels})
@@ -405,55 +413,6 @@ class Trainer(transformers.Trainer):
         """As transformers does; a training that continues from its last checkpoint has nothing left to do."""
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(**options)
-
-    def _load_optimizer_and_scheduler(self, checkpoint: Any) -> None:
-        """As transformers does; weights without the run that they came from are refused."""
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None and self.engine.run.step != self.state.global_step:
-            raise InvalidInputError(
-                f"The checkpoint is of step {self.state.global_step} and has no run of that step; continue from one "
-                "that this Trainer saved whole, without save_only_model=True."
-            )
-        if checkpoint is not None:
-            check_saved(checkpoint, self.accelerator)
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """As transformers does, whole or not at all; only the owner can read it. Of processes, the first makes it."""
-        target = Path(self.args.output_dir)
-        folder = target / UNFINISHED
-        if self.is_world_process_zero():
-            shutil.rmtree(folder, ignore_errors=True)  # of a training that was killed
-            folder.mkdir(mode=0o700, parents=True)
-        self.accelerator.wait_for_everyone()
-        name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        self.args.output_dir = str(folder)
-        try:
-            super()._save_checkpoint(model, trial)
-        finally:
-            self.args.output_dir = str(target)
-        best = self.state.best_model_checkpoint
-        if best is not None and Path(best).parent == folder:
-            self.state.best_model_checkpoint = str(target / name)
-        self.accelerator.wait_for_everyone()
-        if self.is_world_process_zero():
-            self._finish_checkpoint(target, folder, name)
-        self.accelerator.wait_for_everyone()
-
-    def _finish_checkpoint(self, target: Path, folder: Path, name: str) -> None:
-        """Put a checkpoint that is whole in its place, beside the others."""
-        if self.state.best_model_checkpoint == str(target / name):
-            self.state.save_to_json(str(folder / name / STATE))
-        (folder / name).chmod(0o700)
-        if (target / name).exists():
-            (target / name).rename(folder / "replaced")
-        (folder / name).rename(target / name)
-        shutil.rmtree(folder)
-        rotate_checkpoints(
-            output_dir=str(target),
-            save_total_limit=self.args.save_total_limit,
-            best_model_checkpoint=self.state.best_model_checkpoint,
-            use_mtime=True,
-        )
 
     def hyperparameter_search(self, *unused: Any, **options: Any) -> Any:
         """Refuses: every trial is a training of its own, and choosing among them costs privacy too."""
