@@ -11,7 +11,7 @@ pytest.importorskip("opacus", reason="needs torch and opacus")
 import torch
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.data import DataLoader, TensorDataset
 
 from hockeystick.training.torch import exact_shards
@@ -223,3 +223,42 @@ def test_a_parameter_of_two_layers_is_refused(exact, mesh):
             criterion=torch.nn.CrossEntropyLoss(),
             grad_sample_mode="ghost_fsdp",
         )
+
+
+def reduced(mesh, factor=None, *, exact=False, **policy):
+    """The optimizer for a layer whose gradients are added up over the processes in some way, and that layer."""
+    layer = fully_shard(torch.nn.Linear(4, 3), mesh=mesh, mp_policy=MixedPrecisionPolicy(**policy))
+    net = fully_shard(torch.nn.Sequential(layer), mesh=mesh)
+    if factor is not None:
+        layer.set_gradient_divide_factor(factor)
+    _, optimizer, *_ = hs.torch.PrivacyEngine(MECHANISM.model_copy(update={"exact": exact})).make_private(
+        module=net,
+        optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+        data_loader=DataLoader(TensorDataset(torch.zeros(EXAMPLES, 4))),
+        max_grad_norm=CLIP,
+        criterion=torch.nn.CrossEntropyLoss(),
+        grad_sample_mode="ghost_fsdp",
+    )
+    return optimizer, layer
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reduce_dtype": torch.bfloat16}, r"added up in torch\.bfloat16 in '0'"),
+        ({"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32}, r"computed and added up in torch\.bfloat16"),
+        ({"factor": 1.0}, r"must be means over the processes, .* set_gradient_divide_factor\(1\.0\)"),
+    ],
+)
+def test_sums_over_processes_that_are_rounded_or_scaled_before_the_noise_are_refused(options, message, mesh):
+    """Whole numbers are not, as they are added up by other means. With a factor of 1, two processes get half the noise."""
+    with pytest.raises(UnsupportedError, match=message):
+        reduced(mesh, **options)
+    reduced(mesh, exact=True, **options)
+
+
+def test_sums_that_are_scaled_later_are_refused_at_the_next_step(mesh):
+    optimizer, layer = reduced(mesh, reduce_dtype=torch.float32)
+    layer.set_gradient_divide_factor(0.5)
+    with pytest.raises(UnsupportedError, match=r"set_gradient_divide_factor\(0\.5\)"):
+        optimizer.step()

@@ -33,7 +33,7 @@ from hockeystick.training.torch.noise import Noise, noisy
 from hockeystick.training.torch.norms import total_norm
 from hockeystick.training.torch.private_names import check_processed_flag, mark_as_processed
 from hockeystick.training.torch.random_states import random_state
-from hockeystick.training.torch.shards import joined, local
+from hockeystick.training.torch.shards import check_reductions, joined, local
 
 STATE = "hockeystick_run"
 """The entry of an optimizer's state that holds its run."""
@@ -81,6 +81,7 @@ class OnRun:
                 f"The 'module' argument clips to {module.max_grad_norm!r}, and 'max_grad_norm' is "
                 f"{self.max_grad_norm!r}; give the model as it was before Opacus wrapped it."
             )
+        self._check_reductions()
         watch_other_steps(self)
 
     @property
@@ -115,6 +116,10 @@ class OnRun:
     def _check_settings(self) -> None:
         if self._settings() != self.as_planned:
             self.run.violated("clipping_norm")
+
+    def _check_reductions(self) -> None:
+        if self.sharded and not self.run.mechanism.exact:  # whole numbers are added up past fully_shard
+            check_reductions(self.model._module)
 
     def _check_processes(self) -> None:
         """Raise InvalidInputError where each of several processes has all batches and all noise, as a run of its own.
@@ -166,6 +171,7 @@ class OnRun:
     def pre_step(self, closure: Any = None) -> Any:
         """As Opacus does, but never as an optimizer without noise."""
         self._check_settings()
+        self._check_reductions()
         self._check_processes()
         if self.saved_weights and self.saved_weights != fingerprint(self.params):
             raise InvalidInputError(

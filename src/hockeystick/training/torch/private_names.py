@@ -1,10 +1,12 @@
 """What torch and Opacus do not promise to keep, all of it, so that a release that moves a name fails here alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from opacus.optimizers.optimizer import _check_processed_flag as check_processed_flag
 from opacus.optimizers.optimizer import _mark_as_processed as mark_as_processed
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from torch.nn.modules.batchnorm import _NormBase as NormBase
 from torch.nn.modules.dropout import _DropoutNd as DropoutNd
@@ -17,6 +19,7 @@ __all__ = [
     "check_processed_flag",
     "current_backward",
     "mark_as_processed",
+    "reductions",
 ]
 
 
@@ -28,3 +31,19 @@ def current_backward() -> int:
 def after_backward(function: Callable[[], None]) -> None:
     """Have a function called at the end of the backward pass that is under way."""
     torch.autograd.Variable._execution_engine.queue_callback(function)
+
+
+def reductions(module: torch.nn.Module) -> Iterator[tuple[str, Any, Any]]:
+    """How ``fully_shard`` adds up gradients over processes: for each of its modules, by name, the policy for types, and
+    what was set in place of the mean; None where nothing was.
+    """
+    for name, part in module.named_modules():
+        state: Any = part._get_fsdp_state() if isinstance(part, FSDPModule) else None
+        groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+        for group in groups:
+            if group is not None:
+                set_by = (
+                    getattr(group, "gradient_divide_factor", None),
+                    getattr(group, "reduce_scatter_reduce_op", None),
+                )
+                yield name, group.mp_policy, next((factor for factor in set_by if factor is not None), None)

@@ -7,6 +7,8 @@ from torch import distributed
 from torch.distributed.tensor import DTensor, Shard
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.training.torch.guards import WIDE
+from hockeystick.training.torch.private_names import reductions
 
 
 def part_of(parameters: Sequence[Any]) -> list[tuple[int, int]]:
@@ -40,6 +42,26 @@ def part_of(parameters: Sequence[Any]) -> list[tuple[int, int]]:
             ranges.append((before + first * row, before + last * row))
         before += parameter.numel()
     return ranges
+
+
+def check_reductions(module: Any) -> None:
+    """Raise UnsupportedError unless ``fully_shard`` takes means of gradients over processes, in float32 or float64.
+
+    Means are what the share of the noise in each shard is made for. Sums that are rounded to 16 bits before the noise
+    differ by more than a clipping norm with an example.
+    """
+    for name, policy, factor in reductions(module):
+        narrow = [dtype for dtype in (policy.param_dtype, policy.reduce_dtype) if dtype not in (None, *WIDE)]
+        if narrow:
+            raise UnsupportedError(
+                f"Gradients of fully_shard are computed and added up in {narrow[0]} in {name!r}, before the noise is "
+                "added; its mp_policy must have param_dtype and reduce_dtype None, torch.float32 or torch.float64."
+            )
+        if factor is not None:
+            raise UnsupportedError(
+                f"Gradients of fully_shard must be means over the processes, for which the noise is made; {name!r} has "
+                f"set_gradient_divide_factor({factor!r}), which must be left out."
+            )
 
 
 def local(tensor: Any) -> Any:
