@@ -251,7 +251,7 @@ def reduced(mesh, factor=None, *, exact=False, **policy):
     ],
 )
 def test_sums_over_processes_that_are_rounded_or_scaled_before_the_noise_are_refused(options, message, mesh):
-    """Whole numbers are not: they are added up by other means. With a factor of 1, two processes have half the noise."""
+    """Whole numbers are not: they are added up by other means. A factor of 1, of two processes, halves the noise."""
     with pytest.raises(UnsupportedError, match=message):
         reduced(mesh, **options)
     reduced(mesh, exact=True, **options)
