@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import hockeystick as hs
 from hockeystick.laws import allocated_epochs as epochs_of
 from hockeystick.laws import mean_of_ratios, tilted_powers
-from hockeystick.laws.allocated_epochs import AllocatedEpochs
+from hockeystick.laws.allocated_epochs import AllocatedEpochs, laws_of_one_epoch
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
-from hockeystick.laws.mean_of_ratios import MeanOfRatios
+from hockeystick.laws.mean_of_ratios import LaplaceLine, MeanOfRatios
 from hockeystick.laws.operations import average, power
 from hockeystick.laws.profile import law_delta
 from hockeystick.laws.tilted_powers import Copies, LatticeLaw, Powers, contraction, lattice_laws, spread
@@ -239,7 +239,7 @@ def test_lattice_laws_are_a_spread_and_a_contraction(noise: float) -> None:
     places = np.exp(spacing * np.arange(first, 100))
     exact = np.array([float(exact_call(mu, mp.mpf(k)) - max(1 - mp.mpf(k), 0)) for k in places])
     lower, upper = exact - noise * rng.random(exact.size), exact + noise * rng.random(exact.size)
-    laws = lattice_laws(spacing, first, lower, upper)
+    laws = lattice_laws(spacing, first + np.arange(exact.size), lower, upper)
     assert laws is not None
     contraction, spread = laws
     for k in [*np.exp(np.linspace(-1.7, 2.1, 301)), 1.0, 0.98, 1.02]:
@@ -255,13 +255,57 @@ def test_lattice_laws_are_a_spread_and_a_contraction(noise: float) -> None:
     assert gap <= 0.5 * spacing**2 / 0.3 + 4.0 * noise
 
 
+@pytest.mark.parametrize("coarsest", [0.05, 3.0])
+@pytest.mark.parametrize(("sigma", "bins"), [(0.5, 300), (0.42, 1000), (1.0, 20)])
+def test_laws_of_one_epoch_are_a_spread_and_a_contraction_far_out(
+    sigma: float, bins: int, coarsest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With places that become rare there, by lines that are short there, and by one large ratio."""
+    monkeypatch.setattr(epochs_of, "COARSEST", coarsest)
+    laws = laws_of_one_epoch(MeanOfRatios(sigma, bins, several=True), 0.005, 1e-13)
+    assert laws is not None
+    if sigma < 1.0:
+        assert np.any(np.diff(laws[1].first + np.flatnonzero(laws[1].masses)) == (4 if coarsest < 1.0 else 8))
+    whole = MeanOfRatios(sigma, bins)
+    for k in np.geomspace(0.6, 5000.0, 80).tolist():
+        line = whole.far if k > 200.0 else whole.line(k)
+        assert line is not None
+        low, high = (float(side[0]) for side in line.out_of_the_money(np.array([k])))
+        inside, outside = (call_of(law, k) - max(1.0 - k, 0.0) for law in laws)
+        assert inside <= high + 1e-15
+        assert outside >= low - 1e-15
+        if coarsest < 1.0 and 0.8 < k < 1000.0 and low > 1e-7:
+            assert outside <= 1.005 * inside
+
+
+@pytest.mark.parametrize("short_by", [14.0, -4.0])
+@pytest.mark.parametrize(("sigma", "bins"), [(0.45, 500), (0.4, 1000), (0.41, 208)])
+def test_short_lines_hold_what_long_lines_find(
+    sigma: float, bins: int, short_by: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they are so short that what they leave out is as much as what they find."""
+    monkeypatch.setattr(mean_of_ratios, "SHORT_BY", short_by)
+    long, short = MeanOfRatios(sigma, bins), MeanOfRatios(sigma, bins, several=True)
+    for octave in (4, 5, 6):
+        places = 2.0**octave * np.array([0.51, 0.7, 0.9, 1.0])
+        good, poor = long.line(places[-1]), short.line(places[-1])
+        assert isinstance(good, LaplaceLine)
+        assert isinstance(poor, LaplaceLine)
+        assert poor.terms.size < good.terms.size
+        (low, high), (lower, upper) = good.out_of_the_money(places), poor.out_of_the_money(places)
+        assert np.all(lower <= high)
+        assert np.all(upper >= low)
+        assert np.all(upper <= 1.0003 * lower) == (short_by > 0.0)
+
+
 @pytest.mark.parametrize("offset", [-0.019, -0.01, 0.004, 0.0199])
 def test_places_may_lie_on_both_sides_of_one_without_it(offset: float) -> None:
     """Then the kink of 1 belongs to its neighbours, to each as much as the other is near."""
     mu, spacing, first = mp.mpf("0.3"), 0.02, -80
     places = np.exp(offset + spacing * np.arange(first, 100))
     exact = np.array([float(exact_call(mu, mp.mpf(k)) - max(1 - mp.mpf(k), 0)) for k in places])
-    laws = contraction(spacing, first, exact, exact, offset), spread(spacing, first, exact, exact, offset)
+    indices = first + np.arange(exact.size)
+    laws = contraction(spacing, indices, exact, exact, offset), spread(spacing, indices, exact, exact, offset)
     for law, sign in zip(laws, (1.0, -1.0), strict=True):
         assert law is not None
         for k in [*np.exp(np.linspace(-1.7, 2.1, 301)), 1.0, float(places[79]), float(places[80]), float(places[81])]:
@@ -349,10 +393,13 @@ def test_places_at_the_threshold_take_nothing_away(monkeypatch: pytest.MonkeyPat
 @settings(max_examples=150)
 @given(seed=st.integers(0, 10**6), spacing=st.floats(0.004, 0.2), width=st.sampled_from([0.0, 1e-9, 1e-3]))
 def test_lattice_laws_of_a_few_atoms(seed: int, spacing: float, width: float) -> None:
-    """Kinks between two places, and places where nothing is out of the money."""
+    """Kinks between two places, places where nothing is out of the money, and places that are missing."""
     rng = np.random.default_rng(seed)
     below, above = int(rng.integers(5, 40)), int(rng.integers(5, 40))
-    logs = spacing * np.arange(-below, above)
+    indices = np.arange(-below, above)
+    near = (np.abs(indices) < 4) | (rng.random(indices.size) < rng.uniform(0.3, 1.0))
+    indices = indices[near | (indices == indices[0]) | (indices == indices[-1])]
+    logs = spacing * indices
     atoms = np.exp(rng.uniform(0.9 * logs[0], 0.9 * logs[-1], int(rng.integers(2, 8))))
     shares = rng.dirichlet(np.ones(atoms.size))
     atoms /= float(shares @ atoms)
@@ -365,13 +412,14 @@ def test_lattice_laws_of_a_few_atoms(seed: int, spacing: float, width: float) ->
         return np.where(at < 1.0, puts, calls)
 
     exact = out_of_the_money(places)
-    laws = lattice_laws(spacing, -below, exact * (1.0 - width), exact * (1.0 + width))
+    laws = lattice_laws(spacing, indices, exact * (1.0 - width), exact * (1.0 + width))
     if laws is None:
         return
     at = np.exp(np.linspace(logs[0], logs[-1], 500))
     truth = out_of_the_money(at)
     for law in laws:
         ends = law.side is Side.UPPER
+        places = np.exp(spacing * (law.first + np.arange(len(law.masses))))
         puts = np.maximum(at[:, None] - places, 0.0) @ law.masses + law.at_zero * at
         calls = np.maximum(places - at[:, None], 0.0) @ law.masses + law.p_inf
         values = np.where(at < 1.0, puts, calls)

@@ -6,15 +6,25 @@ One epoch is asked for its profile on a lattice (:mod:`.mean_of_ratios`), and th
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from math import ceil, erfc, expm1, floor, log, log1p, sqrt
+from math import ceil, erfc, expm1, floor, log, log1p, log2, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
 from hockeystick.laws.contours import Sides
 from hockeystick.laws.law import Array
-from hockeystick.laws.mean_moments import MARGIN, MeanMoments
+from hockeystick.laws.mean_moments import MeanMoments
 from hockeystick.laws.mean_of_ratios import LOWEST, Lines, MeanOfRatios
-from hockeystick.laws.tilted_powers import MOST_USEFUL, Copies, LatticeLaw, Powers, lattice_laws, useful_share
+from hockeystick.laws.one_large_ratio import OneLargeRatio
+from hockeystick.laws.tilted_powers import (
+    MOST_USEFUL,
+    Copies,
+    Indices,
+    LatticeLaw,
+    Powers,
+    lattice_laws,
+    useful_share,
+)
 from hockeystick.types import Direction
 
 CELLS = 90.0
@@ -27,6 +37,17 @@ NEGLIGIBLE = 1e-2
 """Nor does it matter, relative to the smallest delta that matters, what is below this."""
 TOGETHER = 256
 """Places that are asked at once."""
+DEVIATIONS, MOST_TOGETHER = 4.5, 3
+"""One line serves so many standard deviations of an epoch's logarithm, up to 2 to this power."""
+OCTAVES_TOGETHER = 3
+"""How many octaves more are asked at once where one large ratio answers."""
+STILL_MUCH, PLACES_BEYOND = 1e3, 40
+"""Moments bound o beyond the last place at which lines know it if there it is so many times what is negligible.
+
+They do at so many places, at most.
+"""
+COARSEST = 0.05
+"""About by how much the logarithm of o may fall from a place to the next one, far out."""
 FEWEST = 2
 """Places on either side of 1, without which there is no law."""
 OCTAVES, FAR_OCTAVES = 12, 40
@@ -50,8 +71,7 @@ class AllocatedEpochs:
     def __init__(
         self, noise_multiplier: float, bins: int, epochs: int, smallest_delta: float, *, lines: Lines | None = None
     ) -> None:
-        # Several epochs need lines of all octaves, and laws take less time than the longest of them.
-        self.single = MeanOfRatios(noise_multiplier, bins, narrow=epochs == 1, lines=lines)
+        self.single = MeanOfRatios(noise_multiplier, bins, several=epochs > 1, lines=lines)
         self.epochs, self.smallest = epochs, smallest_delta
         self.moments = MeanMoments(1.0 / noise_multiplier, bins, epochs)
         self._asked: dict[tuple[float, Direction, bool], Sides | None] = {}
@@ -118,63 +138,87 @@ def law_spread(single: MeanOfRatios) -> float:
     return sqrt(log1p(expm1(single.mu**2) / single.bins))
 
 
-def laws_of_one_epoch(
-    single: MeanOfRatios, spacing: float, negligible: float, *, far: bool = False
-) -> tuple[LatticeLaw, LatticeLaw] | None:
+def laws_of_one_epoch(single: MeanOfRatios, spacing: float, negligible: float) -> tuple[LatticeLaw, LatticeLaw] | None:
     """A lower and an upper law of one epoch on the places ``e^(i spacing)``; None where too little is known of it.
 
     Args:
         negligible: beyond places where o is below it, ratios are infinite, or 0.
-        far: whether moments bound o from above at places beyond those at which it is known, which serves many epochs.
     """
     above = _known(single, spacing, negligible, upwards=True)
     below = _known(single, spacing, negligible, upwards=False)
-    if min(len(above[0]), len(below[0])) < FEWEST:
+    if min(len(above.indices), len(below.indices)) < FEWEST:
         return None
-    lower, upper = (np.concatenate([down[::-1], up]) for down, up in zip(below, above, strict=True))
-    if far:
-        beyond = _beyond(single, spacing, len(above[0]), float(upper[-1]), negligible)
-        lower, upper = np.append(lower, np.zeros(len(beyond))), np.append(upper, beyond)
-    return lattice_laws(spacing, -len(below[0]), lower, upper)
+    above = _joined([above, _beyond(single, spacing, above, negligible, Direction.REMOVE)])
+    below = _joined([below, _beyond(single, spacing, below, negligible, Direction.ADD)])
+    indices, lower, upper = (np.concatenate([down[::-1], up]) for down, up in zip(below, above, strict=True))
+    return lattice_laws(spacing, indices, lower, upper)
 
 
-def _beyond(single: MeanOfRatios, spacing: float, first: int, last_known: float, negligible: float) -> Array:
-    """Upper bounds on o at places from ``first`` on, by a moment; chords where that is above the last that is known."""
-    logs = spacing * np.arange(first - 1, ceil(OCTAVES * log(2.0) / spacing), dtype=np.float64)
-    bounds = MeanMoments(single.mu, single.bins, 1).tail(logs, negligible)
+class Known(NamedTuple):
+    """Bounds on o at the places ``e^(i spacing)`` of some indices i: arrays of the same shape."""
+
+    indices: Indices
+    lower: Array
+    upper: Array
+
+
+NOTHING = Known(np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0))
+
+
+def _beyond(single: MeanOfRatios, spacing: float, known: Known, negligible: float, direction: Direction) -> Known:
+    """Upper bounds at a few places beyond the last that is known, by a moment, where what is left there matters."""
+    last, last_known = abs(int(known.indices[-1])), float(known.upper[-1])
+    if last_known <= STILL_MUCH * negligible:
+        return NOTHING
+    logs = spacing * np.arange(last, ceil(OCTAVES * log(2.0) / spacing), dtype=np.float64)
+    bounds = MeanMoments(single.mu, single.bins, 1).tail(logs, negligible, direction)
     lower = np.flatnonzero(bounds < 0.5 * last_known)
     if lower.size == 0:
-        return np.zeros(0)
-    # o is convex, so it is below the chord from the last place at which it is known.
-    meets, places = int(lower[0]), np.exp(logs[: len(bounds)])
-    chord = np.interp(places[:meets], places[[0, meets]], [last_known, bounds[meets]]) * (1.0 + MARGIN)
-    return np.append(chord, bounds[meets:])[1:]
+        return NOTHING
+    # o is convex, as these bounds are, so it is below all chords, the one from the last known place included.
+    few = np.unique(np.linspace(int(lower[0]), len(bounds) - 1, PLACES_BEYOND).astype(np.intp))
+    sign = 1 if direction is Direction.REMOVE else -1
+    return Known(sign * (last + few), np.zeros(len(few)), bounds[few])
 
 
-def _known(single: MeanOfRatios, spacing: float, negligible: float, *, upwards: bool) -> tuple[Array, Array]:
-    """Bounds on o at the places from 1 on upwards, or below 1 on downwards, as far as they tell something."""
-    octave, lowers, uppers = log(2.0) / spacing, [np.zeros(0)], [np.zeros(0)]
-    for number in range(FAR_OCTAVES):
-        if number >= OCTAVES and not single.reaches(number):
-            break
-        # The places of one line: above 2^(number - 1) and up to 2^number; or the same downwards.
-        if upwards:
-            indices = np.arange(floor((number - 1) * octave) + 1 if number else 0, floor(number * octave) + 1)
-        else:
-            indices = -np.arange(max(ceil(number * octave), 1), ceil((number + 1) * octave))
-        edge = 2.0 ** (number if upwards else -number)
-        line = single.line(edge) if edge >= LOWEST else None
+def _known(single: MeanOfRatios, spacing: float, negligible: float, *, upwards: bool) -> Known:
+    """Bounds from 1 on upwards, or below 1 on downwards, as far as they tell something; fewer and fewer far out."""
+    octave, sign = log(2.0) / spacing, 1 if upwards else -1
+    number = min(max(ceil(DEVIATIONS * law_spread(single) / log(2.0)), 1), MOST_TOGETHER)
+    index, stride = (0 if upwards else 1), 1
+    parts: list[Known] = []
+    while number < OCTAVES or (number < FAR_OCTAVES and single.reaches(number)):
+        # One line from the lowest place to that power of 2, and then one for each octave.
+        line = single.line(2.0**number)
         if line is None:
             break
+        if isinstance(line, OneLargeRatio):
+            number = min(number + OCTAVES_TOGETHER, FAR_OCTAVES)
+        end = number * octave if upwards else -log2(LOWEST) * octave
+        indices = np.arange(index, floor(end) + 1, stride)
         for part in np.array_split(indices, ceil(len(indices) / TOGETHER)):
-            lower, upper = line.out_of_the_money(np.exp(spacing * part))
+            lower, upper = line.out_of_the_money(np.exp(sign * spacing * part))
             vague = np.flatnonzero((lower <= 0.5 * upper) | (upper <= negligible))
-            end = len(upper) if vague.size == 0 else int(vague[0]) + 1
-            lowers.append(lower[:end])
-            uppers.append(upper[:end])
-            if end < len(upper):
-                return np.concatenate(lowers), np.concatenate(uppers)
-    return np.concatenate(lowers), np.concatenate(uppers)
+            count = len(upper) if vague.size == 0 else int(vague[0]) + 1
+            parts.append(Known(sign * part[:count], lower[:count], upper[:count]))
+            if count < len(upper):
+                return _joined(parts)
+        if not upwards:
+            break
+        stride = _stride(parts[-1], spacing)
+        index, number = int(indices[-1]) + stride, number + 1
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Known]) -> Known:
+    return Known(*(np.concatenate(values) for values in zip(*parts, strict=True))) if parts else NOTHING
+
+
+def _stride(last: Known, spacing: float) -> int:
+    """The distance of the next places, in indices: 1, 2, 4, or 8, which o falls little over."""
+    first = max(len(last.upper) - 9, 0)
+    fall = log(float(last.upper[first] / last.upper[-1])) / max(int(last.indices[-1] - last.indices[first]), 1)
+    return int(2.0 ** min(max(floor(log2(COARSEST / max(fall, 1e-9))), 0), 3))
 
 
 @lru_cache(maxsize=64)

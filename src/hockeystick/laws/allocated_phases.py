@@ -38,7 +38,7 @@ class Allocation(NamedTuple):
 
     @property
     def _single(self) -> MeanOfRatios:
-        return MeanOfRatios(self.noise_multiplier, self.bins, narrow=False)
+        return MeanOfRatios(self.noise_multiplier, self.bins, several=True)
 
 
 class AllocatedPhases:
@@ -88,7 +88,7 @@ class AllocatedPhases:
     @cached_property
     def _powers(self) -> tuple[Powers, Powers] | None:
         """The lower laws and the upper ones, composed; None where too little is known of an epoch."""
-        singles = [MeanOfRatios(*part, narrow=False) for part, _ in self.parts]
+        singles = [MeanOfRatios(*part, several=True) for part, _ in self.parts]
         counts = [count for _, count in self.parts]
         spreads = [law_spread(single) for single in singles]
         # What the places add to the variance of all is proportional to their squared distance, and to the epochs.
@@ -96,7 +96,7 @@ class AllocatedPhases:
         spacing = min(sqrt(whole) / CELLS, min(spreads) / LEAST_CELLS)
         below, above = [], []
         for single, count in zip(singles, counts, strict=True):
-            laws = laws_of_one_epoch(single, spacing, TAIL * self.smallest / sum(counts), far=True)
+            laws = laws_of_one_epoch(single, spacing, TAIL * self.smallest / sum(counts))
             if laws is None:
                 return None
             below.append(Copies(laws[0], count))

@@ -52,17 +52,18 @@ class MeanMoments:
         least = float(np.min(logs + log_peaks(orders) - orders * x, initial=inf))
         return exp(min(least + extra + MARGIN, 0.0))
 
-    def tail(self, epsilons: Array, negligible: float) -> Array:
-        """Upper bounds on delta in the remove direction at ascending epsilons, the last one where it is negligible.
+    def tail(self, epsilons: Array, negligible: float, direction: Direction = Direction.REMOVE) -> Array:
+        """Upper bounds on ``E (X - e^y)_+`` (remove), or ``E (e^-y - X)_+`` (add), at ascending epsilons y.
 
-        They are those of one order, the one that is negligible first, so they are convex in e^epsilon.
+        The last one is where it is negligible. They are those of one order, the one that is negligible first, so they
+        are convex in ``e^y``, or in ``e^-y``.
         """
-        orders, logs = self._above
-        heights = logs + log_peaks(orders) + MARGIN
-        ends = (heights - log(negligible)) / (orders - 1.0)
+        orders, logs = self._above if direction is Direction.REMOVE else self._below
+        heights, slopes = logs + log_peaks(orders) + MARGIN, np.abs(orders - 1.0)
+        ends = (heights - log(negligible)) / slopes
         best = int(np.argmin(ends))
         kept = epsilons[: int(np.searchsorted(epsilons, ends[best])) + 1]
-        bounds: Array = np.exp(np.minimum(heights[best] - (orders[best] - 1.0) * kept, 0.0))
+        bounds: Array = np.exp(np.minimum(heights[best] - slopes[best] * kept, 0.0))
         return bounds
 
     @cached_property

@@ -59,10 +59,17 @@ PLACES_TOGETHER = 256
 """Places that are asked at once."""
 LOWEST = 2.0**-7
 """Smaller places are not asked: from there on, p(x) / x at the lowest is the upper bound of the add direction."""
-RATIO = 1.06
-"""Ratio of neighbouring frequencies between which the size of Lambda is bounded."""
-FIRST_FAR, LAST_FAR, FAR_GAP = 7, 60, 3e-4
+LARGEST_POWER = -7.0
+"""As ``SMALLEST_POWER`` where the search for the end begins."""
+LEAST_STEP, MOST_STEP = 0.06, 0.2
+"""Neighbouring frequencies between which the size of Lambda is bounded differ by a share between these."""
+FIRST_FAR, LAST_FAR, FAR_GAP, FAR_GAP_OF_SEVERAL = 7, 60, 3e-4, 2e-3
 """Octaves in which one large ratio answers, if its sides are as close as this, relatively, where they begin."""
+FIRST_SHORT, LEAST_SHORT, SHORT_BY = 4, 1e-6, 14.0
+"""Octaves from which on lines for several epochs may be short: where o is at least the second number up to their ends.
+
+What they leave out is about ``e^-SHORT_BY`` of it.
+"""
 
 
 class OutOfTheMoney(Protocol):
@@ -122,7 +129,7 @@ class MeanOfRatios:
     """The mean of the ratios of ``bins`` steps, of which one has the example.
 
     Args:
-        narrow: whether narrow windows are tried where wide ones take too much work.
+        several: whether o is asked for the law of one of several epochs, which needs fewer digits far out.
         lines: those of the same arguments that are known; what is asked for adds to them. None for none.
 
     >>> one_epoch = MeanOfRatios(1.0, 100)
@@ -131,11 +138,12 @@ class MeanOfRatios:
     True
     """
 
-    def __init__(self, noise_multiplier: float, bins: int, *, narrow: bool = True, lines: Lines | None = None) -> None:
-        self.mu, self.bins, self.narrow = 1.0 / noise_multiplier, bins, narrow
+    def __init__(self, noise_multiplier: float, bins: int, *, several: bool = False, lines: Lines | None = None) -> None:
+        self.mu, self.bins, self.several = 1.0 / noise_multiplier, bins, several
         self.in_reach = LEAST_NOISE <= noise_multiplier <= MOST_NOISE and 2 <= bins <= MOST_BINS
         self.far = OneLargeRatio(self.mu, bins)
         self._lines: Lines = {} if lines is None else lines
+        self._ends: dict[tuple[float, float, float], float] = {}
         self._answers: dict[tuple[float, Direction], Sides | None] = {}
 
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
@@ -173,15 +181,21 @@ class MeanOfRatios:
 
     def reaches(self, octave: int) -> bool:
         """Whether one large ratio answers for the places below ``2^octave``, and so beyond."""
-        return FIRST_FAR <= octave <= LAST_FAR and self.far.gap(2.0 ** (octave - 1)) <= FAR_GAP
+        gap = FAR_GAP_OF_SEVERAL if self.several else FAR_GAP
+        return FIRST_FAR <= octave <= LAST_FAR and self.far.gap(2.0 ** (octave - 1)) <= gap
 
     def _good(self, octave: int) -> OutOfTheMoney | None:
         if self.reaches(octave):
             return self.far
-        tries = [(WINDOW, MOST_WORK)]
-        if self.narrow and octave > 0:  # rates below would leave the range of doubles
-            tries += [(NARROW_WINDOW, MOST_WORK_IF_NARROW)]
-        return next(filter(None, (self._line(window * 2.0**octave, work) for window, work in tries)), None)
+        end = 2.0**octave
+        if not self.several:
+            line = self._line(WINDOW * end, MOST_WORK)
+            # Rates below 1 would leave the range of doubles.
+            return line or (self._line(NARROW_WINDOW * end, MOST_WORK_IF_NARROW) if octave > 0 else None)
+        least = 0.0 if octave < FIRST_SHORT else float(self.far.out_of_the_money(np.array([end]))[0][0])
+        if least < LEAST_SHORT:
+            return self._line(WINDOW * end, MOST_WORK)
+        return self._line(NARROW_WINDOW * end, MOST_WORK, max(log(least) - SHORT_BY, SMALLEST_POWER))
 
     def _octave(self, place: float) -> int:
         return ceil(log2(place)) if self.in_reach else 0
@@ -284,11 +298,16 @@ class MeanOfRatios:
             parts += inner_products(a, b)
         return parts
 
-    def _line(self, window: float, most_work: float) -> LaplaceLine | None:
-        """The line whose rule has copies at this distance; None where it would take more work than this."""
+    def _line(self, window: float, most_work: float, power: float | None = None) -> LaplaceLine | None:
+        """The line whose rule has copies at this distance; None where it would take more work than this.
+
+        Args:
+            power: the logarithm of ``|Lambda(s / t)|^t`` where it ends; ``SMALLEST_POWER`` if it is not given.
+        """
+        power = SMALLEST_POWER if power is None else power
         rate, step, bins = DAMPING / window, 2.0 * pi / window, float(self.bins)
         common = rate <= COMMON_RATE and bins >= FEW_BINS
-        last = self._commonly_settled if common else self._settled(rate)
+        last = self._settled(0.0, COMMON_RATE / bins, power) if common else self._settled(rate, 0.0, power)
         if last * len(self.nodes) > most_work * step:
             return None
         block = BLOCK
@@ -318,7 +337,7 @@ class MeanOfRatios:
         rounding = UNIT_ROUNDOFF * (bins * of_logs + 8.0 * np.abs(s) + block + 2.0 * sqrt(count / block) + 98.0)
         of_terms = shares * np.abs(powers)
         errors = shares * bins * off * largest + of_terms * rounding
-        cut_off = exp(rate + SMALLEST_POWER) * 2.0 / (window * step * (frequencies[-1]))
+        cut_off = exp(rate + power) * 2.0 / (window * step * (frequencies[-1]))
         return LaplaceLine(
             rate=rate,
             step=step,
@@ -328,35 +347,48 @@ class MeanOfRatios:
             error_of_angles=8.0 * UNIT_ROUNDOFF * float(np.sum(of_terms * np.abs(s))),
         )
 
-    @cached_property
-    def _commonly_settled(self) -> float:
-        """One frequency for all rates up to ``COMMON_RATE``: without ``Re v``, Lambda(v) changes by at most as much."""
-        return self._settled(0.0, COMMON_RATE / self.bins)
+    def _settled(self, rate: float, off: float = 0.0, power: float | None = None) -> float:
+        """A frequency T such that ``(|Lambda((rate + iw) / t)| + off)^t <= e^power`` for every ``w >= T``.
 
-    def _settled(self, rate: float, off: float = 0.0) -> float:
-        """A frequency T such that ``(|Lambda((rate + iw) / t)| + off)^t <= e^SMALLEST_POWER`` for every ``w >= T``.
-
-        Far out: the density of Y times ``e^(-rate y / t)`` has one maximum, so the size is at most twice the largest
-        density of Y over the frequency; and it is at most the sum of the sizes of what is summed, which falls. Before:
-        between neighbouring values of Lambda it is at most the larger of them and what their straight line can be off
-        by, from its second derivative.
+        Between neighbouring values of Lambda it is at most the larger of them and what their straight line can be off
+        by, from its second derivative. ``off`` is at most ``COMMON_RATE / t``, and 0 for few bins.
         """
-        bins, height = float(self.bins), self.turn / self.mu
-        most = exp(SMALLEST_POWER / bins) - off
-        second_moment = exp(self.mu**2)
+        power = SMALLEST_POWER if power is None else power
+        if (rate, off, power) not in self._ends:
+            bins, height = float(self.bins), self.turn / self.mu
+            most, (places, rotations) = exp(power / bins) - off, self._rotations
+            values = self._products(
+                (1.0 + self._less_one(np.array([rate / bins]), np.zeros(1))) * self.weights, rotations
+            )
+            sizes = np.abs(values[0]) + self.error
+            # |Y^2 e^(-vY)| is at most (2 / (e sin(turn)) / |v|)^2 where Y is turned, and at most Y^2 where it is not.
+            turned = exp(0.5 * height**2) * (2.0 / (e * sin(self.turn)) / places[:-1]) ** 2
+            bends = np.minimum(turned, exp(self.mu**2))
+            between = np.maximum(sizes[:-1], sizes[1:]) + np.diff(places) ** 2 / 8.0 * bends
+            above = np.flatnonzero(between * (1.0 + 1e-9) > most)
+            self._ends[rate, off, power] = bins * float(places[0 if above.size == 0 else above[-1] + 1])
+        return self._ends[rate, off, power]
+
+    @cached_property
+    def _rotations(self) -> tuple[Array, NDArray[np.complex128]]:
+        """Ascending frequencies w, shape (k,), and ``e^(-iwY)`` at the nodes, shape (k, nodes), for :meth:`_settled`.
+
+        From the last one on Lambda is small enough for any line. Far out: the density of Y times ``e^(-rate y / t)``
+        has one maximum, so the size is at most twice the largest density of Y over the frequency. It is also at most
+        the sum of the sizes of what is summed, which falls.
+        """
+        bins, second_moment = float(self.bins), exp(self.mu**2)
+        most = exp(SMALLEST_POWER / bins) - (COMMON_RATE / bins if bins >= FEW_BINS else 0.0)
         far = 2.0 * second_moment / (self.mu * sqrt(2.0 * pi)) / most * (1.0 + 1e-9)
-        near = sqrt(2.0 * (1.0 - most) / second_moment)
+        near = sqrt(2.0 * -expm1(LARGEST_POWER / bins) / second_moment)
         falls = np.geomspace(near, far, ceil(log2(far / near)) + 1)
         by_sizes = np.exp(-sin(self.turn) * np.multiply.outer(falls, np.abs(self.ratios))) @ np.abs(self.weights)
         enough = np.flatnonzero(by_sizes * (1.0 + 1e-9) + self.error <= most)
         far = far if enough.size == 0 else float(falls[enough[0]])
-        places = np.geomspace(near, far, ceil(log(far / near) / log(RATIO)) + 2)
-        sizes = np.abs(self.laplace(rate / bins + 1j * places, np.zeros(1), np.zeros(1))[:, 0]) + self.error
-        # |Y^2 e^(-vY)| is at most (2 / (e sin(turn)) / |v|)^2 where Y is turned, and at most Y^2 where it is not.
-        turned = exp(0.5 * height**2) * (2.0 / (e * sin(self.turn)) / places[:-1]) ** 2
-        between = np.maximum(sizes[:-1], sizes[1:]) + np.diff(places) ** 2 / 8.0 * np.minimum(turned, second_moment)
-        above = np.flatnonzero(between * (1.0 + 1e-9) > most)
-        return bins * (near if above.size == 0 else float(places[above[-1] + 1]))
+        # The straight lines between few of them suffice where Lambda may be far from 1.
+        ratio = 1.0 + min(max(sqrt(4.0 / bins), LEAST_STEP), MOST_STEP)
+        places = np.geomspace(near, far, ceil(log(far / near) / log(ratio)) + 2)
+        return places, 1.0 + self._less_one(1j * places, np.zeros(1))
 
 
 def _place(epsilon: float, direction: Direction) -> tuple[float, float]:

@@ -133,11 +133,11 @@ class RareSteps:
         if bounds is None or len(bounds[0]) + first <= FEWEST:
             return None
         lower, upper = bounds
-        from_below = -first if joined else 0
+        indices, from_below = first + np.arange(len(lower)), -first if joined else 0
         below = contraction(
-            spacing, first + from_below, lower[from_below:], upper[from_below:], offset, straight=joined
+            spacing, indices[from_below:], lower[from_below:], upper[from_below:], offset, straight=joined
         )
-        above = spread(spacing, first, lower, upper, offset)
+        above = spread(spacing, indices, lower, upper, offset)
         if below is None or above is None:
             return None
         return Powers(Copies(below, self.steps)), Powers(Copies(above, self.steps))

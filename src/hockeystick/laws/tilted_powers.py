@@ -22,6 +22,7 @@ from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.types import Direction, Side
 
 Flags = NDArray[np.bool_]
+Indices = NDArray[np.intp]
 
 OUTSIDE = 1e-9
 """Tilted mass that may come around from beyond the window."""
@@ -69,6 +70,7 @@ class Lattice(NamedTuple):
     """Places, in ascending order, and which of them are at most 1.
 
     Attributes:
+        places, below: shape (n,).
         lower, upper: shape (n,), bounds on o, with what the rounding of the places may take from them.
         of_slopes: how far slopes between two places may be off, relatively.
     """
@@ -80,9 +82,9 @@ class Lattice(NamedTuple):
     of_slopes: float
 
 
-def lattice(spacing: float, first: int, lower: Array, upper: Array, offset: float) -> Lattice:
-    """The places ``e^(offset + i spacing)``, i = first, ..., with these bounds on o, which are rounded outwards."""
-    logs = offset + spacing * (first + np.arange(len(upper), dtype=np.float64))
+def lattice(spacing: float, indices: Indices, lower: Array, upper: Array, offset: float) -> Lattice:
+    """The places ``e^(offset + i spacing)`` for indices i, with these bounds on o, which are rounded outwards."""
+    logs = offset + spacing * indices
     places, below = np.exp(logs), logs <= 0.0
     # The slope of o is at most that of the chord towards 1, as puts and calls are convex, and at most 1.
     steep, widths = np.ones(len(places)), np.diff(places)
@@ -99,24 +101,25 @@ def lattice(spacing: float, first: int, lower: Array, upper: Array, offset: floa
     return Lattice(places, below, lower, upper, of_slopes)
 
 
-def lattice_laws(spacing: float, first: int, lower: Array, upper: Array) -> tuple[LatticeLaw, LatticeLaw] | None:
-    """A contraction and a spread of X from bounds on o at ``e^(i spacing)``, i = first, ..., on both sides of 1."""
-    laws = contraction(spacing, first, lower, upper), spread(spacing, first, lower, upper)
+def lattice_laws(spacing: float, indices: Indices, lower: Array, upper: Array) -> tuple[LatticeLaw, LatticeLaw] | None:
+    """A contraction and a spread of X from bounds on o at ``e^(i spacing)`` for ascending i, on both sides of 1."""
+    laws = contraction(spacing, indices, lower, upper), spread(spacing, indices, lower, upper)
     return None if laws[0] is None or laws[1] is None else (laws[0], laws[1])
 
 
-def spread(spacing: float, first: int, lower: Array, upper: Array, offset: float = 0.0) -> LatticeLaw | None:
+def spread(spacing: float, indices: Indices, lower: Array, upper: Array, offset: float = 0.0) -> LatticeLaw | None:
     """An upper law from bounds on o at the places; it has some mass at 0 and at infinity."""
-    places, below, _, upper, of_slopes = lattice(spacing, first, lower, upper, offset)
+    places, below, _, upper, of_slopes = lattice(spacing, indices, lower, upper, offset)
     outer = _hull(np.append(0.0, places), np.append(0.0, upper), np.append(True, below))
     if outer is None:
         return None
     outer *= 1.0 + 4.0 * of_slopes
-    return LatticeLaw(Side.UPPER, spacing, first, outer[1:], float(outer[0]), float(upper[-1]), offset)
+    masses = _on_the_lattice(indices, outer[1:])
+    return LatticeLaw(Side.UPPER, spacing, int(indices[0]), masses, float(outer[0]), float(upper[-1]), offset)
 
 
 def contraction(
-    spacing: float, first: int, lower: Array, upper: Array, offset: float = 0.0, *, straight: bool = False
+    spacing: float, indices: Indices, lower: Array, upper: Array, offset: float = 0.0, *, straight: bool = False
 ) -> LatticeLaw | None:
     """A lower law from bounds on o at the places, between the first and the last of which it has its mass.
 
@@ -125,7 +128,7 @@ def contraction(
     Args:
         straight: whether the put is 0 at the first place and straight up to the second one.
     """
-    places, below, lower, upper, of_slopes = lattice(spacing, first, lower, upper, offset)
+    places, below, lower, upper, of_slopes = lattice(spacing, indices, lower, upper, offset)
     widths, middle = np.diff(places), 0.5 * (upper + lower)
     noise = (upper - lower) / np.minimum(np.append(widths, inf), np.insert(widths, 0, inf))
     noise = np.maximum.reduce([noise, np.append(noise[1:], 0.0), np.insert(noise[:-1], 0, 0.0)])
@@ -146,7 +149,14 @@ def contraction(
     if inner is None or not inner.any():
         return None
     inner *= 1.0 - 4.0 * of_slopes
-    return LatticeLaw(Side.LOWER, spacing, first, inner, 0.0, 0.0, offset)
+    return LatticeLaw(Side.LOWER, spacing, int(indices[0]), _on_the_lattice(indices, inner), 0.0, 0.0, offset)
+
+
+def _on_the_lattice(indices: Indices, masses: Array) -> Array:
+    """These masses at these indices, and nothing at those between them."""
+    every = np.zeros(int(indices[-1] - indices[0]) + 1)
+    every[indices - indices[0]] = masses
+    return every
 
 
 def _masses(places: Array, values: Array, below: Flags) -> Array:
