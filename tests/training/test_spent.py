@@ -6,6 +6,7 @@ import warnings
 import pytest
 
 import hockeystick as hs
+from hockeystick.errors import ViolationError
 from hockeystick.training.spent import Spending, rounded_up
 
 pytest.importorskip("opacus", reason="needs torch and opacus")
@@ -25,6 +26,19 @@ class Taken:
     def after(self, steps):
         self.run._step = steps
         return self.run
+
+
+def engine_of(mechanism):
+    """An engine that has begun to train something small on sixty examples."""
+    data, model = TensorDataset(torch.zeros(60, 1), torch.zeros(60, 1)), torch.nn.Linear(1, 1)
+    engine = hs.torch.PrivacyEngine(mechanism)
+    engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=DataLoader(data),
+        max_grad_norm=1.0,
+    )
+    return engine
 
 
 def exact(run):
@@ -79,14 +93,7 @@ def test_spent_within_an_epoch_is_that_of_the_epoch(mechanism):
 def test_where_no_first_steps_are_a_mechanism_the_plan_s_epsilon_is_named():
     sampler = hs.Deterministic(bins=10, epochs=2)
     mechanism = hs.Mechanism(strategy=hs.BinaryTree(), sampler=sampler, noise_multiplier=9.0)
-    data, model = TensorDataset(torch.zeros(60, 1), torch.zeros(60, 1)), torch.nn.Linear(1, 1)
-    engine = hs.torch.PrivacyEngine(mechanism)
-    engine.make_private(
-        module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        data_loader=DataLoader(data),
-        max_grad_norm=1.0,
-    )
+    engine = engine_of(mechanism)
     engine.run._step = 3
     with pytest.warns(UserWarning, match="returns the epsilon of all 20 planned steps, which cover the 3 so far"):
         epsilon = engine.get_epsilon(1e-5)
@@ -106,6 +113,24 @@ def test_later_epsilons_are_quick():
         spending.after(taken.after(at))
         seconds.append(time.process_time() - started)
     assert sorted(seconds)[30] < 0.05
+
+
+def test_an_epsilon_at_every_step_makes_no_record(monkeypatch):
+    """A record names every promise and digests the mechanism, whose matrix may be large; a broken promise is seen."""
+    mechanism = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.05, steps=60), noise_multiplier=1.0)
+    engine = engine_of(mechanism)
+    engine.run._step = 3
+
+    def record(*arguments, **options):
+        raise AssertionError("a record was made")
+
+    monkeypatch.setattr(hs.training.Run, "record", record)
+    assert 0.0 < engine.get_epsilon(1e-5) < hs.certify(mechanism, delta=1e-5).epsilon.lower
+    with pytest.raises(ViolationError, match="number_of_examples"):
+        engine.run.violated("number_of_examples")
+    assert engine.run.violations == ("number_of_examples",)
+    with pytest.raises(ViolationError, match="The run broke the promise 'number_of_examples', so no certificate"):
+        engine.get_epsilon(1e-5)
 
 
 def test_numbers_are_rounded_up_by_less_than_a_hundredth():

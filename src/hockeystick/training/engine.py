@@ -180,10 +180,8 @@ class Engine:
         return self._certificates[mechanism, delta]
 
     def _refuse_after_violation(self) -> None:
-        if self._run is not None and self._run.record().violations:
-            raise ViolationError(
-                f"The run broke the promise {self._run.record().violations[0]!r}, so no certificate covers it."
-            )
+        if self._run is not None and self._run.violations:
+            raise ViolationError(f"The run broke the promise {self._run.violations[0]!r}, so no certificate covers it.")
 
     def spent(self, delta: float | None = None) -> Spent:
         """The epsilon of the steps so far, and whose it is; quick after the first call, so that every step can log it.

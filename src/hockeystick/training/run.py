@@ -173,6 +173,11 @@ class Run:
         return self._resumed
 
     @property
+    def violations(self) -> tuple[str, ...]:
+        """The promises that were broken, as :attr:`RunRecord.violations` has them, without the cost of a record."""
+        return tuple(violation.name for violation in self._violations)
+
+    @property
     def expected_batch_size(self) -> float:
         """The public number to divide noisy sums by: the batch size that the sampler has on average.
 
