@@ -219,7 +219,10 @@ class Focused(Protocol):
     """A profile that need not be close where it is far from a delta."""
 
     def about(self, delta: float) -> Profile:
-        """The profile for comparisons with this delta: a bound everywhere, and close where it is about as large."""
+        """The profile for comparisons with this delta: a bound everywhere, and close where it is about as large.
+
+        Not where the bound in the other direction is larger.
+        """
 
     def expected(self, delta: float) -> float:
         """About the epsilon at which the profile reaches this delta; a guess, from 0 to infinity."""

@@ -6,6 +6,7 @@ import pytest
 from hockeystick import Direction, RandomAllocation, Resolution, Settings, Side, bound
 from hockeystick.accountants import direct, gaussian
 from hockeystick.bounds import Focused
+from hockeystick.laws.contours import Contour, Orders, Profiles, profiles_of_steps
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.law import ORDINARY, point_mass_at_one
@@ -111,3 +112,26 @@ def test_laws_of_other_bins_and_noise_are_those_made_alone(side: Side) -> None:
         alone = direct.averaged_steps_law(pair, side, settings, ORDINARY)
         assert np.array_equal(law.support, alone.support)
         assert np.array_equal(law.mass, alone.mass)
+
+
+@pytest.mark.parametrize("side", Side)
+def test_a_direction_that_is_smaller_by_its_moments_takes_no_line_of_a_search(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the larger one of both is compared with delta; each by itself is as close as ever."""
+    directions, made = [], Profiles._contour
+
+    def watched(profiles: Profiles, order: float, direction: Direction, known: Orders) -> Contour | None:
+        directions.append(direction)
+        return made(profiles, order, direction, known)
+
+    monkeypatch.setattr(Profiles, "_contour", watched)
+    profiles_of_steps.cache_clear()
+    pair = IndependentSteps(noise_multiplier=1.5, sampling_prob=0.01, steps=100)
+    bound = direct.ACCOUNTANT.bound(pair, side, Settings(resolution=Resolution(68, 1e-6)))
+    epsilon = bound.epsilon(1e-6)
+    assert set(directions) == {Direction.REMOVE}
+    sides = profiles_of_steps(0.01, 1.5, 100).sides(epsilon, Direction.ADD)
+    assert sides is not None
+    assert 0.0 < sides.lower < sides.upper < 1e-10
+    assert bound.profiles[Direction.ADD](epsilon) == (sides.upper if side is Side.UPPER else sides.lower)

@@ -63,6 +63,16 @@ def test_the_implied_delta_is_that_of_the_worst_mechanism(epsilon: float, delta:
     assert exact - 1e-15 <= found <= exact * (1.0 + 1e-13) + 1e-14
 
 
+def test_many_epsilons_have_the_implied_deltas_that_they_have_alone() -> None:
+    """Below the certified epsilon, at it and beyond, but for the rounding that is charged."""
+    pair, end = dominating_pair(Mechanism(sampler=Deterministic(bins=3), noise_multiplier=0.05)), said("direct", 2.0)
+    at = [0.0, 0.5, 2.0 * (1.0 - 1e-12), 2.0, 3.0, 1.0]
+    together = implied_bound(pair, Question(delta=1e-6), end, 2.0, Settings()).delta(at)
+    for epsilon, delta in zip(at, together.tolist(), strict=True):
+        assert delta == pytest.approx(implied_delta(2.0, 1e-6, epsilon), rel=1e-14)
+    assert together[3] == together[4] == 1e-6
+
+
 def test_beyond_its_epsilon_it_is_delta() -> None:
     assert implied_delta(1.0, 1e-6, 1.0) == implied_delta(1.0, 1e-6, 2.0) == 1e-6
     assert implied_delta(700.0, 0.0, 0.0) == pytest.approx(1.0)

@@ -282,7 +282,7 @@ class Transforms:
 
     def __call__(self, epsilon: float) -> float:
         least = FAR_BELOW * self.smallest
-        if self.compared and (quick := self.rough.quick(epsilon, self.direction)) < least:
+        if self.compared and (quick := self.rough.quick(epsilon, self.direction)) <= self._overshadowed(epsilon, least):
             return self._of(Sides(0.0, quick))
         sides = self.told(self.smallest, self.compared)(epsilon, self.direction)
         if sides is None:
@@ -291,6 +291,13 @@ class Transforms:
                 return law_delta(self.law(), epsilon, self.direction)
             sides = Sides(0.0, rough)
         return self._of(sides)
+
+    def _overshadowed(self, epsilon: float, least: float) -> float:
+        """Up to where this direction does not count where the larger of both is compared with a delta."""
+        if self.direction is Direction.REMOVE:
+            return least
+        other = self.told(self.smallest, self.compared)(epsilon, Direction.REMOVE)
+        return least if other is None else max(other.lower, least)
 
     def each(self, epsilons: Sequence[float]) -> list[float]:
         """What is said of each of these epsilons, many of them at once."""
@@ -301,7 +308,7 @@ class Transforms:
         return sides.upper if self.side is Side.UPPER else sides.lower
 
     def about(self, delta: float) -> Profile:
-        """The profile for comparisons with this delta."""
+        """The profile for comparisons with this delta of the larger direction."""
         return replace(self, smallest=max(delta, self.smallest), compared=True)
 
     def expected(self, delta: float) -> float:

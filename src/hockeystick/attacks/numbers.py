@@ -321,10 +321,11 @@ def covering_mu(epsilons: Array, deltas: Array, unexplained: float) -> tuple[Arr
 def _lower_hull(x: Array, y: Array) -> list[int]:
     """Indices of the corners of the lower convex hull, x increasing."""
     hull: list[int] = []
+    u, v = x.tolist(), y.tolist()  # far quicker to read one by one
     for k in range(x.size):
         while len(hull) > 1:
             i, j = hull[-2], hull[-1]
-            if (y[j] - y[i]) * (x[k] - x[j]) < (y[k] - y[j]) * (x[j] - x[i]):
+            if (v[j] - v[i]) * (u[k] - u[j]) < (v[k] - v[j]) * (u[j] - u[i]):
                 break
             hull.pop()
         hull.append(k)

@@ -1,8 +1,10 @@
 """certify, compare and bound: from a mechanism and a question to outcomes and a certificate with what it implies."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import exp
+
+import numpy as np
 
 from hockeystick.accountants.registry import ACCOUNTANTS, accountant, every_accountant, warm_up
 from hockeystick.attacks.numbers import certified_numbers
@@ -332,6 +334,24 @@ def implied_delta(epsilon: float, delta: float, at: float) -> float:
     return min(delta + (1.0 - delta) * share * (1.0 + 32.0 * UNIT_ROUNDOFF) + 8.0 * UNIT_ROUNDOFF, 1.0)
 
 
+@dataclass(frozen=True, eq=False)
+class _Implied:
+    """:func:`implied_delta` of one pair of numbers, at one epsilon or at many."""
+
+    epsilon: float
+    delta: float
+
+    def __call__(self, at: float) -> float:
+        return implied_delta(self.epsilon, self.delta, at)
+
+    def each(self, epsilons: Sequence[float]) -> list[float]:
+        below = np.array([at for at in epsilons if at < self.epsilon])
+        shares = (1.0 - np.exp(below - self.epsilon)) / (1.0 + exp(-self.epsilon))
+        deltas = self.delta + (1.0 - self.delta) * shares * (1.0 + 32.0 * UNIT_ROUNDOFF) + 8.0 * UNIT_ROUNDOFF
+        values = iter(np.minimum(deltas, 1.0).tolist())
+        return [next(values) if at < self.epsilon else self.delta for at in epsilons]
+
+
 def implied_bound(pair: DominatingPair, question: Question, end: Outcome, upper: float, settings: Settings) -> Bound:
     """The smaller of what a certified pair of numbers implies and the unamplified Gaussian, at every epsilon.
 
@@ -341,13 +361,8 @@ def implied_bound(pair: DominatingPair, question: Question, end: Outcome, upper:
         end: what the method that certified them said.
         upper: the certified epsilon, or delta, that answers the question.
     """
-    epsilon, delta = question.claimed(upper)
-
-    def at_least(at: float) -> float:
-        return implied_delta(epsilon, delta, at)
-
     gaussian = ACCOUNTANTS["gaussian"]
-    profiles: dict[Direction, Profile] = dict.fromkeys(Direction, at_least)
+    profiles: dict[Direction, Profile] = dict.fromkeys(Direction, _Implied(*question.claimed(upper)))
     bound = Bound(end.method, Side.UPPER, end.kind, end.confidence, "docs/theory/certificates.md", profiles)
     if gaussian.why_not(pair, Side.UPPER) is not None:
         return bound

@@ -138,7 +138,9 @@ class MeanOfRatios:
     True
     """
 
-    def __init__(self, noise_multiplier: float, bins: int, *, several: bool = False, lines: Lines | None = None) -> None:
+    def __init__(
+        self, noise_multiplier: float, bins: int, *, several: bool = False, lines: Lines | None = None
+    ) -> None:
         self.mu, self.bins, self.several = 1.0 / noise_multiplier, bins, several
         self.in_reach = LEAST_NOISE <= noise_multiplier <= MOST_NOISE and 2 <= bins <= MOST_BINS
         self.far = OneLargeRatio(self.mu, bins)
