@@ -133,8 +133,8 @@ FAULTS = [
     ),
     (
         "training/engine.py",
-        "            raise ViolationError(\n",
-        "            print(\n",
+        'raise ViolationError(f"The run broke the promise',
+        'print(f"The run broke the promise',
         "a certificate is given out for a run that broke a promise",
         (ENGINE, "tests/training/test_loops_that_go_wrong.py"),
     ),
