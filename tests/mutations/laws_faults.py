@@ -366,6 +366,20 @@ FAULTS = [
         "a profile that overflowed certifies an epsilon of 0",
         "tests/test_bounds.py::test_what_is_not_a_number_bounds_nothing",
     ),
+    (
+        "src/hockeystick/laws/normal.py",
+        "rare = -np.sqrt(-2.0 * np.log(p))",
+        "rare = -np.sqrt(-np.log(p))",
+        "quantiles of probabilities next to nothing are nearer than the truth",
+        "tests/laws/test_normal.py",
+    ),
+    (
+        "src/hockeystick/laws/normal.py",
+        "series - 0.5 * squares",
+        "-0.5 * squares",
+        "far tails are only their leading term",
+        "tests/laws/test_normal.py",
+    ),
     # b-min-sep without sampling.
     (
         "src/hockeystick/accountants/deletion.py",

@@ -12,6 +12,7 @@ from hockeystick.bounds import Bound
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.laws.normal import log_ndtr, ndtri
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.spec import real_number
 from hockeystick.types import Side
@@ -268,8 +269,6 @@ def _far_enough(falling: Callable[[Array], Array]) -> float:
 
 def gaussian_profile(mu: float | Array, epsilon: Array) -> Array:
     """delta of N(mu, 1) against N(0, 1) at these epsilons, mu > 0 elementwise or 0; rounded, of no side."""
-    from scipy.special import log_ndtr
-
     mu = np.maximum(mu, 1e-300)
     with np.errstate(over="ignore", invalid="ignore"):
         log_a, log_b = log_ndtr(0.5 * mu - epsilon / mu), log_ndtr(-0.5 * mu - epsilon / mu)
@@ -300,8 +299,6 @@ def covering_mu(epsilons: Array, deltas: Array, unexplained: float) -> tuple[Arr
 
     Returns: two arrays of one length, below n. Each mu errs upward.
     """
-    from scipy.special import ndtri
-
     corners = _lower_hull(np.exp(epsilons), deltas)
     epsilon, delta = epsilons[corners], deltas[corners]
     ratio = np.exp(epsilon)

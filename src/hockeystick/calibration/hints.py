@@ -4,17 +4,18 @@ from dataclasses import dataclass
 from math import ceil
 
 from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.bounds import Question
 from hockeystick.calibration.estimate_verify_release import METHOD, estimated_noise
-from hockeystick.calibration.search import calibrate_and_certify
+from hockeystick.calibration.search import whole_certificate
 from hockeystick.certificate import Certificate, CertificateBase, Interval, number
-from hockeystick.certification.issue import certify
+from hockeystick.certification.issue import certify_with
 from hockeystick.deadline import Deadline
 from hockeystick.errors import HockeystickError
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.samplers.random_allocation import RandomAllocation
-from hockeystick.settings import DEFAULT_WORK
+from hockeystick.settings import DEFAULT_WORK, SearchPolicy
 from hockeystick.types import Side
 
 WORTH_SAYING = 1e-2
@@ -119,14 +120,18 @@ def _of_the_sampler(certificate: CertificateBase, asked: Asked) -> str | None:
 
 
 def _with_direct(drawn: Mechanism, certificate: CertificateBase, asked: Asked) -> str:
-    """What is certified for a mechanism that has a two-sided law, for the question of the certificate."""
+    """What is certified for a mechanism that has a two-sided law, for the question of the certificate.
+
+    No kernel is compiled ahead: most often none is needed.
+    """
     deadline = Deadline(_seconds(asked))
     delta = certificate.delta if isinstance(certificate.delta, float) else None
     if asked.epsilon is not None and delta is not None:
-        less = calibrate_and_certify(drawn, epsilon=asked.epsilon, delta=delta, method="direct", deadline=deadline)
+        less = whole_certificate(drawn, epsilon=asked.epsilon, delta=delta, method="direct", deadline=deadline)
         return f"a noise multiplier of {number(less.mechanism.sigma)} is certified."
     epsilon = certificate.epsilon if isinstance(certificate.epsilon, float) else None
-    best = certify(drawn, delta=delta, epsilon=epsilon, method="direct", deadline=deadline)
+    question = Question(delta=delta, epsilon=epsilon)
+    best = certify_with(drawn, question, deadline, ["direct"], None, SearchPolicy(), whole=False)
     return f"{'delta' if delta is None else 'epsilon'} {number(best.bounds.upper)} is certified for this noise."
 
 

@@ -155,18 +155,25 @@ def _task(
 
 
 def whole_certificate(
-    mechanism: Mechanism, *, epsilon: float, delta: float, deadline: Deadline, monte_carlo: MonteCarlo | None = None
+    mechanism: Mechanism,
+    *,
+    epsilon: float,
+    delta: float,
+    deadline: Deadline,
+    method: str | None = None,
+    monte_carlo: MonteCarlo | None = None,
 ) -> Certificate:
     """What :func:`calibrate_and_certify` returns, within a deadline that includes the compilation of kernels.
 
     Args:
+        method: as for :func:`calibrate`.
         monte_carlo: as for :func:`calibrate`; with a failure probability below delta.
 
     Raises: as :func:`calibrate`.
     """
     check_target(epsilon)
     question, policy = Question(delta=delta), SearchPolicy()
-    return _calibrated(prepared(mechanism, deadline), question, epsilon, None, deadline, policy, monte_carlo)
+    return _calibrated(prepared(mechanism, deadline), question, epsilon, method, deadline, policy, monte_carlo)
 
 
 def rough_certificate(

@@ -3,6 +3,7 @@
 import numpy as np
 
 from hockeystick.laws.law import Array
+from hockeystick.laws.normal import log_ndtr
 from hockeystick.types import Side
 
 ROUNDING = 1e-12
@@ -32,8 +33,6 @@ def gaussian_delta(noise_multiplier: float, sensitivity: float, epsilon: float, 
 
 def gaussian_deltas(mu: float, epsilons: Array, side: Side) -> Array:
     """As :func:`gaussian_delta`, for ``mu = sensitivity / sigma > 0`` and many epsilons: shape (n,)."""
-    from scipy.special import log_ndtr
-
     log_a = log_ndtr(0.5 * mu - epsilons / mu)
     log_b = log_ndtr(-0.5 * mu - epsilons / mu)
     magnitude = 1.0 + epsilons + np.abs(log_a) + np.abs(log_b) + (0.5 * mu + epsilons / mu) ** 2

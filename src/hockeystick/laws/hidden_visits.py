@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, expm1, log1p, sqrt
 
+from hockeystick.laws.normal import log_ndtr
+
 FAR = 500.0
 """An exponent whose exponential is a double."""
 LEAST_MU = 1e-100
@@ -58,7 +60,5 @@ def _delta(mu: float, epsilon: float) -> float:
     """About the delta of a Gaussian mechanism; 0 where mu is next to nothing."""
     if mu < LEAST_MU:
         return 0.0
-    from scipy.special import log_ndtr
-
     high, low = (float(log_ndtr(sign * 0.5 * mu - epsilon / mu)) for sign in (1.0, -1.0))
     return -exp(high) * expm1(min(epsilon + low - high, 0.0))
