@@ -130,7 +130,8 @@ def test_repeated_composition_of_ratios_that_leave_the_range_of_doubles() -> Non
 
 @pytest.mark.parametrize("side", Side)
 def test_averages_that_share_their_doublings_are_those_made_alone(side: Side) -> None:
-    law, known = gaussian_law(1.0, 1.0, side, MEDIUM), {}
+    law = gaussian_law(1.0, 1.0, side, MEDIUM)
+    known: dict[int, Law] = {}
     for count in (12, 7, 1, 25, 16):
         shared, alone = average(law, count, MEDIUM, known=known), average(law, count, MEDIUM)
         assert np.array_equal(shared.support, alone.support)
