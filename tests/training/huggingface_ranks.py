@@ -1,7 +1,8 @@
 """One process of some, as torchrun starts them: ``python huggingface_ranks.py FOLDER MODE...``. Trains in each mode.
 
-MODE is of gradients, "hooks" or "ghost"; "bf16" for autocast; "exact" for sums of whole numbers; "dropout"; or
-"shuffled" for data that are in another order in every process. FOLDER/MODE/RANK holds what this process got.
+MODE is of gradients, "hooks" or "ghost"; "bf16" for autocast; "exact" for sums of whole numbers; "dropout";
+"shuffled" for data that are in another order in every process; or "shards" for a model of fully_shard, "adapters" for
+one with adapters. FOLDER/MODE/RANK holds what this process got.
 """
 
 import math
@@ -13,12 +14,15 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from huggingface_training import MECHANISM, PROCESSES, QUIET, STEPS, model_of, sentences
+from huggingface_training import MECHANISM, PROCESSES, QUIET, STEPS, model_of, sentences, shared_out
+from peft import LoraConfig, get_peft_model
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
 
 RANK = int(os.environ.get("RANK", "0"))
+SHARDS = ("shards", "adapters")
+"""Modes of a model of ``fully_shard``, which starts as each process makes it."""
 
 
 class Kept(hs.huggingface.Trainer):
@@ -43,8 +47,22 @@ class Look(transformers.TrainerCallback):
         self.trainer = trainer
 
     def on_optimizer_step(self, args, state, control, **unused):
-        gradients = [p.grad.reshape(-1) for p in self.trainer.optimizer.params]
+        gradients = [whole(p.grad).reshape(-1) for p in self.trainer.optimizer.params]
         self.trainer.rows.append(torch.cat(gradients).double().numpy())
+
+
+def whole(tensor):
+    """All of a tensor that processes may share out."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def model_for(mode: str):
+    """Sharded in several processes, where the mode says so."""
+    model = model_of(seed=0 if mode in SHARDS else RANK, attention_dropout=0.2 if mode == "dropout" else 0.0)
+    if mode == "adapters":
+        torch.manual_seed(0)
+        model = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
+    return shared_out(model) if mode in SHARDS and PROCESSES > 1 else model
 
 
 def train(folder: Path, mode: str):
@@ -66,12 +84,12 @@ def train(folder: Path, mode: str):
     data = sentences()
     trainer = Kept(
         plan=MECHANISM,
-        model=model_of(seed=RANK, attention_dropout=0.2 if mode == "dropout" else 0.0),
+        model=model_for(mode),
         args=arguments,
         train_dataset=data[RANK:] + data[:RANK] if mode == "shuffled" else data,
         eval_dataset=sentences(16),
         rng=np.random.default_rng(1),
-        grad_sample_mode="ghost" if mode == "ghost" else "hooks",
+        grad_sample_mode="ghost" if mode in ("ghost", *SHARDS) else "hooks",
         exact=mode == "exact" or None,
     )
     trainer.remove_callback(transformers.PrinterCallback)
@@ -83,7 +101,7 @@ def train(folder: Path, mode: str):
 def result(trainer) -> dict[str, np.ndarray]:
     """What is compared of a training."""
     return {
-        "weights": torch.cat([p.detach().reshape(-1) for p in trainer.model.parameters()]).numpy(),
+        "weights": torch.cat([whole(p.detach()).reshape(-1) for p in trainer.model.parameters()]).numpy(),
         "rows": np.array(trainer.rows),
         "sizes": np.array(trainer.sizes),
         "losses": np.array([log["loss"] for log in trainer.state.log_history if "loss" in log]),
@@ -105,6 +123,8 @@ def main() -> None:
         else:
             np.savez(here / "trained", **result(trainer))
             trainer.record().save(here / "run.json")
+            if mode in SHARDS:
+                trainer.save_model(here)
     torch.distributed.destroy_process_group()
 
 

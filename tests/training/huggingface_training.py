@@ -11,6 +11,9 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 from transformers.trainer_utils import get_last_checkpoint
 
 import hockeystick as hs
@@ -48,6 +51,15 @@ def model_of(seed=0, **options):
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**given))
 
 
+def shared_out(model):
+    """A model of ``fully_shard``, as torch's documentation has it: each layer of the transformer, then the rest."""
+    mesh = init_device_mesh("cpu", (PROCESSES,))
+    for part in model.modules():
+        if isinstance(part, LlamaDecoderLayer):
+            fully_shard(part, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
 class Saved(transformers.TrainerCallback):
     """Says the step of every checkpoint that was saved."""
 
@@ -58,8 +70,8 @@ class Saved(transformers.TrainerCallback):
         self.said(state.global_step)
 
 
-def train(folder: Path, saved=lambda step: None) -> None:
-    """``saved`` is called with the step of every checkpoint that was saved."""
+def train(folder: Path, saved=lambda step: None, shards=False) -> None:
+    """``saved`` is called with the step of every checkpoint that was saved; with ``shards``, of a shared out model."""
     warnings.simplefilter("ignore")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -73,7 +85,12 @@ def train(folder: Path, saved=lambda step: None) -> None:
         **QUIET,
     )
     trainer = hs.huggingface.Trainer(
-        plan=MECHANISM, model=model_of(), args=arguments, train_dataset=sentences(), rng=np.random.default_rng(1)
+        plan=MECHANISM,
+        model=shared_out(model_of()) if shards else model_of(),
+        args=arguments,
+        train_dataset=sentences(),
+        rng=np.random.default_rng(1),
+        grad_sample_mode="ghost" if shards else "hooks",
     )
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.add_callback(Saved(saved))

@@ -17,10 +17,10 @@ import peft
 import torch
 import transformers
 from huggingface_training import FIXED, QUIET, model_of, sentences
-from torch.distributed.fsdp import FSDPModule
 from transformers.training_args import ParallelMode
 
 from hockeystick.training.huggingface.arguments import REFUSALS, check_batch_size, checked_arguments
+from hockeystick.training.huggingface.checkpoints import Checkpoints
 from hockeystick.training.huggingface.private_names import CALLED, OVERRIDDEN, check_names
 from hockeystick.training.huggingface.processes import shared
 
@@ -83,12 +83,11 @@ def test_several_devices_are_refused(arguments):
         checked_arguments(made)
 
 
-def test_models_in_shards_are_refused():
-    loaded, sharded = torch.nn.Linear(2, 2), type("Sharded", (FSDPModule,), {"__new__": object.__new__})()
+def test_models_that_transformers_has_shared_out_are_refused():
+    loaded = torch.nn.Linear(2, 2)
     loaded.is_distributed_loading_by_transformers = True
-    for model in (loaded, sharded):
-        with pytest.raises(UnsupportedError, match="must be whole in every process"):
-            shared(model, SimpleNamespace(num_processes=1))
+    with pytest.raises(UnsupportedError, match="must be whole in every process"):
+        shared(loaded, SimpleNamespace(num_processes=1))
 
 
 def test_processes_of_another_kind_are_refused(arguments, monkeypatch):
@@ -357,6 +356,7 @@ def test_a_release_without_a_method_that_is_taken_over_is_refused():
             setattr(Other, name, lambda self: None)
     with pytest.raises(UnsupportedError, match=r"needs the method '_get_grad_norm' of transformers\.Trainer"):
         check_names(Other)
-    assert set(OVERRIDDEN) <= set(vars(hs.huggingface.Trainer))
-    private = {name for name in vars(hs.huggingface.Trainer) if hasattr(transformers.Trainer, name)}
+    own = vars(hs.huggingface.Trainer) | vars(Checkpoints)
+    assert set(OVERRIDDEN) <= set(own)
+    private = {name for name in own if hasattr(transformers.Trainer, name)}
     assert {name for name in private if name.startswith("_") and not name.endswith("__")} <= set(OVERRIDDEN)

@@ -16,11 +16,14 @@ from hockeystick.training import RunRecord
 pytest.importorskip("opacus", reason="needs torch and opacus")
 pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("accelerate", reason="needs accelerate")
+pytest.importorskip("peft", reason="needs peft")
 
 import torch
-from huggingface_ranks import result, train
+from huggingface_ranks import SHARDS, model_for, result, train
 from huggingface_training import MECHANISM
+from peft import PeftModel
 from safetensors.torch import load_file
+from transformers import LlamaForCausalLM
 
 HERE = Path(__file__).parent
 pytestmark = [
@@ -58,7 +61,7 @@ def left(request, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("mode", ["hooks", "ghost", "bf16"])
+@pytest.mark.parametrize("mode", ["hooks", "ghost", "bf16", *SHARDS])
 def test_two_processes_are_one_run(mode, left, tmp_path):
     """The same batches, noise, divisor and losses; each takes its step where its part of a batch is empty.
 
@@ -80,7 +83,20 @@ def test_two_processes_are_one_run(mode, left, tmp_path):
     assert records[0].commitment == records[1].commitment == made.record().commitment
     assert records[0].violations == ()
     assert "one_noise_row_a_step" in records[0].checked
-    assert "one_noise_row_a_step" in records[1].asserted
+    assert "one_noise_row_a_step" in (records[1].checked if mode in SHARDS else records[1].asserted)
+
+
+@pytest.mark.parametrize("mode", SHARDS)
+def test_what_processes_share_out_is_saved_whole(mode, left):
+    """By the first of them, with the bits that were trained."""
+    folders = left / mode / "0", left / mode / "1"
+    if mode == "adapters":
+        loaded = PeftModel.from_pretrained(model_for("shards"), folders[0])
+    else:
+        loaded = LlamaForCausalLM.from_pretrained(folders[0])
+    weights = torch.cat([p.detach().reshape(-1) for p in loaded.parameters()]).numpy()
+    assert np.array_equal(weights, np.load(folders[0] / "trained.npz")["weights"])
+    assert not list(folders[1].glob("*.safetensors"))
 
 
 @pytest.mark.parametrize("mode", ["exact"])
@@ -113,18 +129,20 @@ def test_data_that_differ_between_processes_are_refused(mode, left):
         assert "the same examples in the same order in all processes" in (left / mode / rank / "error").read_text()
 
 
-def test_two_processes_that_were_killed_end_as_if_they_had_not_been(tmp_path, trainer):
+@pytest.mark.parametrize("module", ["huggingface_training", "huggingface_shards"])
+def test_two_processes_that_were_killed_end_as_if_they_had_not_been(module, tmp_path, trainer):
     """Bit-identical weights on a CPU, with dropout and Adam; one process does not continue what two have begun."""
     alone, often = tmp_path / "alone", tmp_path / "often"
     alone.mkdir()
     often.mkdir()
-    code = "import huggingface_training, pathlib; huggingface_training.train(pathlib.Path({!r}))"
+    code = f"import {module}, pathlib; {module}.train(pathlib.Path({{!r}}))"
     end(start("-c", code.format(str(alone)), stderr=subprocess.PIPE))
-    until = f"import killing; killing.train_until_killed('huggingface_training', {str(often)!r})"
+    until = f"import killing; killing.train_until_killed({module!r}, {str(often)!r})"
     killed = start("-c", until, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert killed[0].stdout.readline()
     for process in killed:
         process.kill()
+    for process in killed:
         process.communicate()
     assert [process.returncode < 0 for process in killed] == [True, True]
     made = trainer(MECHANISM, folder="often")

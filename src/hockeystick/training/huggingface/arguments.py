@@ -33,7 +33,7 @@ def _is_reentrant(options: Any) -> bool:
 
 REFUSALS = (
     Refusal("deepspeed", _is_set, "gradients would be reduced before they are clipped"),
-    Refusal("fsdp", _is_set, "gradients would be reduced before they are clipped"),
+    Refusal("fsdp", _is_set, "accelerate would shard the model too late; call fully_shard on it before"),
     Refusal("parallelism_config", _is_set, "gradients would be reduced before they are clipped"),
     Refusal("fp16", _is_set, "scaled losses have scaled gradients to clip, and steps that overflow are left out"),
     Refusal("torch_compile", _is_set, "compiled layers give no per-sample gradients"),

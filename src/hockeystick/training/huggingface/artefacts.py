@@ -50,6 +50,7 @@ KINDS = (
     Kind("*_results.json", Cover.NOT_COVERED, LOSSES),
     Kind("events.out.tfevents*", Cover.NOT_COVERED, LOSSES),
     Kind("optimizer.*", Cover.NOT_COVERED, STATE),
+    Kind("optimizer_shard_*", Cover.NOT_COVERED, STATE),
     Kind("rng_state*", Cover.NOT_COVERED, "the random numbers of layers, which are assumed secret"),
     Kind("scheduler.pt", Cover.SETTINGS, "the learning rate of the step"),
     Kind("scaler.pt", Cover.NOT_COVERED, "depends on gradients without noise"),

@@ -19,6 +19,8 @@ from typing import Any, Self, cast
 
 import torch
 
+from hockeystick.training.huggingface.shards import is_sharded
+
 LossOf = Callable[[list[Any]], torch.Tensor]
 """From some examples, computed in one batch, to the mean of their losses."""
 LossesOf = Callable[[list[Any]], torch.Tensor | None]
@@ -139,9 +141,12 @@ def dependence(model: torch.nn.Module, examples: Sequence[Any], losses_of: Losse
             reaches = [_reach(loss, sources, at, len(examples)) for at, loss in enumerate(together.losses)]
         for at, reach in enumerate(reaches):
             if reach != 0:
-                with Pass(model, rows, small=small, layers=True) as again:
-                    again.run(examples, losses_of)
-                    layer = _first_that_mixes(again, longer, at)
+                if is_sharded(model):  # weights are there in backward passes from its outputs alone
+                    layer = "which layer mixes them is not looked for in a model of fully_shard"
+                else:
+                    with Pass(model, rows, small=small, layers=True) as again:
+                        again.run(examples, losses_of)
+                        layer = _first_that_mixes(again, longer, at)
                 return (
                     "the derivative of a loss by the embeddings or inputs of another example must be zero and is up to "
                     f"{reach:.2g}; {layer}"

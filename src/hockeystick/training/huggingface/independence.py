@@ -12,7 +12,7 @@ Agreement on a few examples, with the weights of the beginning, is no proof. See
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -27,6 +27,7 @@ from hockeystick.training.huggingface.derivatives import dependence, dependence_
 from hockeystick.training.huggingface.private_names import figures_kept
 from hockeystick.training.torch.guards import WIDE, parts_of
 from hockeystick.training.torch.norms import total_norm
+from hockeystick.training.torch.shards import norms_of_all
 
 TOLERANCE = 1e-3
 """The change of a loss, or of a gradient in its norm, that rounding is allowed in float32."""
@@ -266,7 +267,7 @@ class Independence:
         squares = torch.stack([parameter._norm_sample.double().square() for parameter in self.trained.values()])
         norms, clip_norm = squares.sum(dim=0).sqrt().tolist(), optimizer.max_grad_norm
         changes = [
-            (abs(norm - total_norm(alone)) / self._norm(alone, optimizer), "the norm of all parameters")
+            (abs(norm - _length(alone)) / self._norm(alone, optimizer), "the norm of all parameters")
             for norm, alone in zip(norms, gradients, strict=True)
         ]
         factors = [min(1.0, clip_norm / norm) if norm else 1.0 for norm in norms]
@@ -277,12 +278,11 @@ class Independence:
         return max([*changes, self._change([parameter.grad for parameter in self.trained.values()], total, longest)])
 
     def _norm(self, alone: Sequence[torch.Tensor], optimizer: Any) -> float:
-        return max(total_norm(alone), SMALL * optimizer.max_grad_norm)
+        return max(_length(alone), SMALL * optimizer.max_grad_norm)
 
     def _change(self, gradient: Sequence[torch.Tensor], alone: Sequence[Any], norm: float) -> tuple[float, str]:
-        lengths = [
-            total_norm([together.double() - other.double()]) for together, other in zip(gradient, alone, strict=True)
-        ]
+        changes = (together.double() - other.double() for together, other in zip(gradient, alone, strict=True))
+        lengths = norms_of_all(changes)
         name = max(zip(lengths, self.trained, strict=True))[1]
         return math.hypot(*lengths) / norm, name
 
@@ -351,11 +351,16 @@ def check_rows(rows: Any, collate: Callable[[list[Any]], Any], dataset: Any) -> 
 def some_of(dataset: Any) -> tuple[list[Any], list[Any]]:
     """The shortest and the longest of the first examples, one of them twice where there are no two; and some others."""
     some = [dataset[at] for at in range(min(len(dataset), LOOKED_AT))]
-    some.sort(key=_length)
+    some.sort(key=_tokens)
     return [some[0], some[-1]], some[1:-1][-OTHERS:]
 
 
-def _length(example: Any) -> int:
+def _length(gradient: Iterable[torch.Tensor]) -> float:
+    """The norm of all tensors of a gradient together, over the processes that may share them out."""
+    return math.hypot(*norms_of_all(gradient))
+
+
+def _tokens(example: Any) -> int:
     """The number of tokens of an example, or what comes closest to it."""
     parts = example.values() if isinstance(example, Mapping) else []
     return max((np.shape(part)[0] for part in parts if np.ndim(part)), default=0)

@@ -14,12 +14,14 @@ OVERRIDDEN = (
     "_clip_grad_norm",
     "_get_grad_norm",
     "_get_num_items_in_batch",
+    "_load_from_checkpoint",
     "_load_optimizer_and_scheduler",
     "_run_epoch",
     "_save_checkpoint",
+    "_save_optimizer_and_scheduler",
 )
 """Methods of ``transformers.Trainer`` that must do something else here. Overrides that nothing calls are void."""
-CALLED = ("_get_collator_with_removed_columns", "_remove_unused_columns")
+CALLED = ("_get_collator_with_removed_columns", "_remove_unused_columns", "_save")
 """Methods of it that are called as they are."""
 FIGURES = ("_metrics", "_total_train_tokens")
 """Where Trainers of TRL gather what they log."""

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from accelerate.utils import gather_object
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
-from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.trainer_utils import set_seed
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.huggingface.private_names import keep_model_whole
+from hockeystick.training.huggingface.shards import is_sharded
 
 LOOKED_AT = 64
 """Examples of the data that are compared."""
@@ -32,17 +32,20 @@ GATHERING = ("gather", "gather_for_metrics", "reduce")
 def shared(model: torch.nn.Module, accelerator: Any) -> torch.nn.Module:
     """What the engine takes for a model of several processes, with the weights of the first of them in all.
 
-    Raises: UnsupportedError for a model that is in shards.
+    Models of ``fully_shard`` stay as they are: each process has made the weights of its shards.
+
+    Raises: UnsupportedError for a model that is in shards otherwise.
     """
-    sharded = isinstance(model, FSDPModule) or any(isinstance(parameter, DTensor) for parameter in model.parameters())
-    if sharded or getattr(model, "is_distributed_loading_by_transformers", False):
+    sharded = any(isinstance(parameter, DTensor) for parameter in model.parameters())
+    if getattr(model, "is_distributed_loading_by_transformers", False) or (sharded and not is_sharded(model)):
         raise UnsupportedError(
-            "The 'model' argument must be whole in every process; load it without distributed_config, or train shards "
-            "of fully_shard with hockeystick.torch.PrivacyEngine."
+            "The 'model' argument must be whole in every process, or be a model of fully_shard itself: load it without "
+            "distributed_config, add adapters before you shard, and call fully_shard on all of it in the end."
         )
-    if accelerator.num_processes == 1:
+    if is_sharded(model) or accelerator.num_processes > 1:
+        keep_model_whole(accelerator)
+    if is_sharded(model) or accelerator.num_processes == 1:
         return model
-    keep_model_whole(accelerator)
     return DifferentiallyPrivateDistributedDataParallel(model)
 
 
@@ -146,7 +149,8 @@ def check_saved(checkpoint: str, accelerator: Any) -> None:
     Steps that were taken after it would be taken again with the same noise on other sums: rounded in another order,
     and with other dropout masks.
     """
-    saved = len(list(Path(checkpoint).glob("rng_state_*.pth"))) or 1
+    states = len(list(Path(checkpoint).glob("rng_state*.pth")))
+    saved = states or accelerator.num_processes  # where there are none, the run is missing too
     if saved != accelerator.num_processes:
         raise InvalidInputError(
             f"The checkpoint must be of a training in {accelerator.num_processes} process(es), as this one is. "

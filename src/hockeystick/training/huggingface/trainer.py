@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -42,6 +43,7 @@ from hockeystick.training.huggingface.processes import (
     shared,
 )
 from hockeystick.training.huggingface.rows import Rows
+from hockeystick.training.huggingface.shards import is_sharded, mode_of, passes_of_all, share_out_again
 from hockeystick.training.invariance import Invariance
 from hockeystick.training.record import RunRecord
 from hockeystick.training.torch import PrivacyEngine
@@ -75,7 +77,7 @@ class Trainer(Checkpoints, transformers.Trainer):
     which the gradient of each example is clipped; noisy sums are divided by the plan's expected batch size. The loss is
     one number for each example, whatever else is in its batch. Checkpoints hold the run, are written whole or not at
     all, and are secret. Processes that torchrun started share out every batch; the first has the noise, and writes
-    checkpoints.
+    checkpoints. Of a model of ``fully_shard``, which needs "ghost", each has the noise and the state of its shards.
 
     With ``exact=True``, or a plan that says so, gradients are whole numbers of a proved norm, and so are sums and
     noise; the certificate then covers the bits (``docs/theory/exact-sums.md``). Every part of a batch is filled up to
@@ -249,6 +251,7 @@ class Trainer(Checkpoints, transformers.Trainer):
                 "The 'model' argument must have at least one parameter that requires gradients. Got none."
             )
         self.model.train()
+        share_out_again(self.model)
         optimizer = super().create_optimizer()
         for name, parameter in self.model.named_parameters():
             if parameter.requires_grad and parameter.dtype not in (torch.float32, torch.float64):
@@ -258,6 +261,7 @@ class Trainer(Checkpoints, transformers.Trainer):
                 )
         check_data(self.train_dataset, self.accelerator)
         module = shared(self.model, self.accelerator)
+        mode = mode_of(self.model, self._gradients["grad_sample_mode"], self._exact, self.args)
         plain = self._plain_loader()
         self._check_lengths()
         batch = plain.collate_fn([plain.dataset[0]])
@@ -278,13 +282,14 @@ class Trainer(Checkpoints, transformers.Trainer):
             alone.check_processes()
             if self._has_own_loss() and not self._losses_given and self._labels_in(batch):
                 alone.check_meaning(partial(self._loss_of, plain, super().compute_loss), self._base().__name__)
+        share_out_again(self.model)
         _, optimizer, *criterion, loader = self.engine.make_private(
             module=module,
             optimizer=optimizer,
             data_loader=plain,
             max_grad_norm=self.args.max_grad_norm,
             wrap_model=False,  # hooks alone, so that the model is still one of transformers
-            **self._gradients,
+            **self._gradients | {"grad_sample_mode": mode},
         )
         # transformers counts epochs of one length
         loader.batch_sampler.epoch_length = Fraction(self.engine.run.steps_per_epoch)
@@ -356,21 +361,34 @@ class Trainer(Checkpoints, transformers.Trainer):
         del num_items_in_batch
         rows, examples = self.example_rows.examples_in(inputs), 0
         self.optimizer.zero_grad()
-        if not rows:
-            self.optimizer.leave_no_examples()
         largest = self.args.per_device_train_batch_size
+        passes = -(-rows // largest)
+        if is_sharded(model):
+            passes, another = passes_of_all(passes, self.example_rows.part(inputs, 0, 1), self.args.device)
+        if not passes:
+            self.optimizer.leave_no_examples()
         total = torch.zeros((), device=self.args.device)
-        for first in range(0, rows, largest):
+        for first in range(0, passes * largest, largest):
             if first:
                 if not self._exact:  # whose optimizer knows which physical batch is the last of its step
                     self.optimizer.signal_skip_step()
                 self.optimizer.step()
                 self.optimizer.zero_grad()
+            if first >= rows:
+                self._keep_company(model, another)
+                continue
             losses = self._losses_of_part(model, self.example_rows.part(inputs, first, first + largest))
             self.example_rows.join(self.optimizer.trained)
             total += losses.sum()
             examples += len(losses)
         return mean_over_all(total, examples, self.accelerator)
+
+    def _keep_company(self, model: Any, part: Mapping[str, Any]) -> None:
+        """Forward and backward of an example that does not count, as other processes run the model; see ``shards``."""
+        criterion = self._criterion
+        with patch.object(self, "_criterion", lambda losses: criterion(losses * 0.0)):
+            super().training_step(model, part)
+        self.optimizer.count_no_examples()
 
     def _losses_of_part(self, model: Any, part: Mapping[str, Any]) -> torch.Tensor:
         """Forward and backward of a physical batch; the losses of its examples, which come before what fills it up."""

@@ -208,13 +208,24 @@ class ProvedNorms:
 
 
 class ProvedNormsFSDP(ProvedNorms):
-    """The same where parameters are shared out: the norms are with the modules."""
+    """The same where parameters are shared out: the norms are with the modules, until all of them are known."""
 
     iterate_submodules: Callable[[Any], Any]
     _module: Any
 
+    def __init__(self, module: Any, **options: Any) -> None:
+        super().__init__(module, **options)
+        self.shared_out = {
+            part: [parameter for _, parameter in trainable_parameters(part)]
+            for part in self.iterate_submodules(self._module)
+        }
+
     def _norms_of_parameters(self) -> list[torch.Tensor]:
-        return [norms for module in self.iterate_submodules(self._module) for norms in module.norm_sample]
+        for part, parameters in self.shared_out.items():
+            for parameter, norms in zip(parameters, getattr(part, "norm_sample", ()), strict=False):
+                parameter._norm_sample = norms
+            part.norm_sample = []
+        return super()._norms_of_parameters()
 
     def _keep(self, module: Any, norms: Norms) -> None:
         module._forward_counter -= 1

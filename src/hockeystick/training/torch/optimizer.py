@@ -33,7 +33,7 @@ from hockeystick.training.torch.noise import Noise, noisy
 from hockeystick.training.torch.norms import total_norm
 from hockeystick.training.torch.private_names import check_processed_flag, mark_as_processed
 from hockeystick.training.torch.random_states import random_state
-from hockeystick.training.torch.shards import check_reductions, joined, local
+from hockeystick.training.torch.shards import check_reductions, joined, local, norms_of_all
 
 STATE = "hockeystick_run"
 """The entry of an optimizer's state that holds its run."""
@@ -227,11 +227,17 @@ class OnRun:
         """Put what a backward pass over no examples leaves in the parameters, for models that cannot run one."""
         for parameter in self.trained:
             if self.ghost:
-                parameter.grad, parameter._norm_sample = torch.zeros_like(parameter), parameter.new_zeros(0)
+                parameter.grad, parameter._norm_sample = torch.zeros_like(parameter), local(parameter).new_zeros(0)
             else:
                 parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))
         if self.ghost:
-            self.model._per_sample_gradient_norms = self.trained[0].new_zeros(0)
+            self.model._per_sample_gradient_norms = local(self.trained[0]).new_zeros(0)
+
+    def count_no_examples(self) -> None:
+        """Have the gradients of a backward pass of ghost clipping be of no example here; they have to be zero."""
+        for parameter in self.trained:
+            parameter._norm_sample = parameter._norm_sample[:0]
+        self.model._per_sample_gradient_norms = self.model._per_sample_gradient_norms[:0]
 
     def check_norms(self) -> int:
         """The number of examples that the norms for ghost clipping are of.
@@ -254,12 +260,8 @@ class OnRun:
             raise InvalidInputError(
                 "The gradients of this step were not clipped; use the criterion that make_private returned."
             )
-        if self.sharded:  # the norms of a layer are with its module, and Opacus adds them up
-            dtypes = {parameter.dtype for parameter in self.trained}
-            number = len(norms)
-        else:
-            number = self.check_norms()
-            dtypes = {parameter.dtype for parameter in self.trained}
+        number = self.check_norms()
+        dtypes = {parameter.dtype for parameter in self.trained}
         narrow = [dtype for dtype in dtypes | self.model.backprop_types if dtype not in WIDE]
         if narrow:
             raise UnsupportedError(
@@ -357,11 +359,8 @@ class OnRun:
         """Tensors as long as the sums; of shards, which are means over the processes, one number."""
         if not self.sharded:
             return totals
-        held = total_norm(local(total) for total in totals)
-        square = torch.tensor(held * held, dtype=torch.float64, device=local(totals[0]).device)
-        if self.batches.world_size > 1:
-            distributed.all_reduce(square)
-        return [square.sqrt() * self.batches.world_size]
+        norm = math.hypot(*norms_of_all(totals))
+        return [torch.tensor(norm, dtype=torch.float64) * self.batches.world_size]
 
     def _examples_of_all_ranks(self) -> int:
         if self.batches.world_size == 1:

@@ -1,13 +1,15 @@
 """Which numbers of the parameters this process holds, where they are shared out by ``fully_shard``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import torch
 from torch import distributed
 from torch.distributed.tensor import DTensor, Shard
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.torch.guards import WIDE
+from hockeystick.training.torch.norms import total_norm
 from hockeystick.training.torch.private_names import reductions
 
 
@@ -74,3 +76,17 @@ def joined(row: Any, like: Any) -> Any:
     if not isinstance(like, DTensor):
         return row
     return DTensor.from_local(row, like.device_mesh, like.placements, shape=like.shape, stride=like.stride())
+
+
+def norms_of_all(tensors: Iterable[Any]) -> list[float]:
+    """The norm of each tensor, by :func:`.norms.total_norm`; of those that processes share out, over all shards."""
+    given = list(tensors)
+    norms = [total_norm([local(tensor)]) for tensor in given]
+    shared = [at for at, tensor in enumerate(given) if isinstance(tensor, DTensor)]
+    if shared:
+        squares = [norms[at] * norms[at] for at in shared]
+        total = torch.tensor(squares, dtype=torch.float64, device=local(given[shared[0]]).device)
+        distributed.all_reduce(total)
+        for at, square in zip(shared, total.sqrt().tolist(), strict=True):
+            norms[at] = square
+    return norms

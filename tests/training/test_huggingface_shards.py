@@ -1,0 +1,174 @@
+"""The Trainer with a model of ``fully_shard``, in one process; two are in ``test_huggingface_processes.py``."""
+
+import numpy as np
+import pytest
+
+from hockeystick.errors import InvalidInputError, UnsupportedError
+
+pytest.importorskip("opacus", reason="needs torch and opacus")
+pytest.importorskip("transformers", reason="needs transformers")
+pytest.importorskip("peft", reason="needs peft")
+
+import torch
+from huggingface_training import FIXED, model_of, sentences, shared_out
+from peft import LoraConfig, get_peft_model
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from hockeystick.training.huggingface.losses import next_tokens
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def group():
+    """Of this process alone."""
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+@pytest.fixture
+def sharded(trainer):
+    """Makes a Trainer of a model of fully_shard."""
+
+    def make(model=None, **options):
+        model = model_of(attention_dropout=0.0) if model is None else model
+        return trainer(model=shared_out(model), **{"grad_sample_mode": "ghost"} | options)
+
+    return make
+
+
+def adapters(model):
+    torch.manual_seed(0)
+    return get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
+
+
+def weights(made):
+    """All of them, flat."""
+    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in made.model.parameters()]
+    return torch.cat([p.detach().reshape(-1) for p in whole]).numpy()
+
+
+@pytest.mark.parametrize("size", [5, 2])
+def test_one_process_trains_as_without_shards(size, sharded, trainer):
+    """With batches in one part and in several, and up to roundings, as ``test_two_processes_are_one_run`` says."""
+    arguments = {"per_device_train_batch_size": size, "gradient_accumulation_steps": -(-5 // size)}
+    arguments |= {"optim": "sgd", "learning_rate": 0.5}
+    made = sharded(arguments=arguments)
+    plain = trainer(model=model_of(attention_dropout=0.0), grad_sample_mode="ghost", arguments=arguments)
+    for one in (made, plain):
+        one.train()
+    assert np.allclose(weights(made), weights(plain), rtol=0, atol=1e-5)
+    assert not np.allclose(weights(made), weights(sharded()), rtol=0, atol=0.1)
+    assert made.record().violations == ()
+    assert {"independence_tried", "noise_is_added", "clipping_norm"} <= set(made.record().checked)
+    assert made.record().checked == plain.record().checked
+
+
+@pytest.mark.parametrize("of", [adapters, lambda model: model], ids=["adapters", "all"])
+def test_a_training_that_was_stopped_continues_as_if_it_had_not_been(of, sharded, tmp_path):
+    """With Adam; evaluation between steps leaves some weights whole in every process."""
+    arguments = {"save_strategy": "steps", "save_steps": 6, "lr_scheduler_type": "constant", "learning_rate": 0.1}
+    arguments |= {"eval_strategy": "steps", "eval_steps": 3}
+    ends = []
+    for stop in (12, 6, None):
+        made = sharded(
+            of(model_of(attention_dropout=0.0)),
+            arguments=arguments | {"max_steps": stop or 12},
+            eval_dataset=sentences(16),
+            folder="whole" if stop == 12 else "stopped",
+        )
+        made.train(resume_from_checkpoint=not stop)
+        ends.append(weights(made))
+    assert np.array_equal(ends[0], ends[2])
+    assert not np.array_equal(ends[0], ends[1])
+    assert (tmp_path / "stopped" / "checkpoint-6").stat().st_mode & 0o777 == 0o700
+    secret = [entry for entry in made.artefacts().entries if "optimizer_shard_0.pt" in entry.name]
+    assert {(str(entry.cover), entry.reason) for entry in secret} == {
+        ("not covered", "holds the state of the run, from which its noise follows")
+    }
+
+
+def test_checkpoints_without_the_shard_of_a_process_or_of_others_are_refused(sharded, trainer, tmp_path):
+    arguments = {"save_strategy": "steps", "save_steps": 6, "max_steps": 6}
+    trainer(model=model_of(attention_dropout=0.0), grad_sample_mode="ghost", arguments=arguments).train()
+    with pytest.raises(InvalidInputError, match=r"must have the shard of process 0, 'optimizer_shard_0\.pt'"):
+        sharded().train(resume_from_checkpoint=True)
+    sharded(arguments=arguments, folder="other").train()
+    with pytest.raises(InvalidInputError, match="must be of this model, shared out in the same way"):
+        sharded(model_of(hidden_size=16)).train(resume_from_checkpoint=str(tmp_path / "other" / "checkpoint-6"))
+
+
+def beside(outputs, labels):
+    """Each loss has a part of the mean of all."""
+    own = next_tokens(outputs, labels)
+    return own - 0.1 * own.mean()
+
+
+def counted(outputs, labels):
+    """The gradient counts the tokens of the batch, the value of the loss does not."""
+    own, tokens = next_tokens(outputs, labels), (labels["labels"][:, 1:] != -100).sum(dim=1)
+    divided = own * tokens / tokens.sum() * len(tokens)
+    return own.detach() + divided - divided.detach()
+
+
+@pytest.mark.parametrize(
+    ("losses", "message"),
+    [
+        (beside, "the derivative of a loss by the embeddings or inputs of another example"),
+        (counted, "a gradient changes by .* of its norm beside another example"),
+    ],
+)
+def test_examples_that_depend_on_each_other_are_refused(losses, message, sharded):
+    with pytest.raises(UnsupportedError, match=message):
+        sharded(example_losses=losses).train()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"grad_sample_mode": "hooks"}, r"must be 'ghost' for a model of fully_shard, .* Got 'hooks'"),
+        (
+            {"grad_sample_mode": "hooks", "exact": True, "arguments": {"per_device_train_batch_size": 32}},
+            "no exact sums of a model of fully_shard",
+        ),
+        (
+            {"arguments": {"activation_checkpointing": True}},
+            "'activation_checkpointing' training argument must be False",
+        ),
+        (
+            {
+                "arguments": {"load_best_model_at_end": True, "save_strategy": "best", "eval_strategy": "steps"},
+                "eval_dataset": sentences(16),
+            },
+            "'load_best_model_at_end' training argument must be False",
+        ),
+    ],
+    ids=["hooks", "exact", "checkpointing", "best"],
+)
+def test_what_a_model_of_shards_cannot_have_is_refused(options, message, sharded):
+    with pytest.raises(UnsupportedError, match=message):
+        sharded(**options).train()
+
+
+def layers_alone(model):
+    for layer in model.model.layers:
+        fully_shard(layer, mesh=init_device_mesh("cpu", (1,)))
+    return model
+
+
+@pytest.mark.parametrize("of", [layers_alone, lambda model: adapters(shared_out(model))], ids=["layers", "adapters"])
+def test_models_of_which_a_part_is_in_shards_are_refused(of, trainer):
+    with pytest.raises(UnsupportedError, match="add adapters before you shard, and call fully_shard on all of it"):
+        trainer(model=of(model_of()), grad_sample_mode="ghost").train()
+
+
+def test_weights_of_two_layers_and_sums_in_16_bits_are_refused(sharded, trainer):
+    with pytest.raises(UnsupportedError, match="takes norms layer by layer: untie them"):
+        sharded(model_of(tie_word_embeddings=True, attention_dropout=0.0)).train()
+    policy = MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)
+    model = fully_shard(model_of(), mesh=init_device_mesh("cpu", (1,)), mp_policy=policy)
+    with pytest.raises(UnsupportedError, match=r"added up in torch\.bfloat16"):
+        trainer(model=model, grad_sample_mode="ghost", plan=FIXED).train()
