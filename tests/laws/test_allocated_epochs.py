@@ -370,6 +370,42 @@ def test_short_windows_are_charged(direction: Direction, outside: float, monkeyp
     assert apart > 1e-4
 
 
+@pytest.mark.parametrize(("name", "value"), [("SMALLEST_POWER", -1.0), ("SPARED", 1e9), ("SPARED", 0.0)])
+@pytest.mark.parametrize("direction", list(Direction))
+def test_powers_that_leave_out_more_frequencies_or_have_other_orders_hold_the_truth(
+    direction: Direction, name: str, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of some laws in a product, so that what one of them drops grows by the next."""
+    spacing, indices, apart = 0.02, np.arange(-60, 61), 0.0
+    laws = [np.exp(-0.5 * (indices / width + 0.5 * width * spacing) ** 2) for width in (9.0, 12.0)]
+    monkeypatch.setattr(tilted_powers, name, value)
+    whole = np.array([1.0])
+    for masses, count in zip(laws, (7, 4), strict=True):
+        masses /= masses.sum()
+        for _ in range(count):
+            whole = np.convolve(whole, masses)
+    sums = np.exp(spacing * (11 * indices[0] + np.arange(len(whole))))
+    for epsilon in np.linspace(0.0, 2.5, 26):
+        gains = np.maximum(sums - exp(epsilon), 0.0) if direction is Direction.REMOVE else 1.0 - exp(epsilon) * sums
+        exact = float(whole @ np.maximum(gains, 0.0))
+        lower, upper = (
+            Powers(
+                *(
+                    Copies(LatticeLaw(side, spacing, -60, masses, 0.0, 0.0), count)
+                    for masses, count in zip(laws, (7, 4), strict=True)
+                ),
+                smallest_delta=1e-6,
+            ).delta(float(epsilon), direction)
+            for side in (Side.LOWER, Side.UPPER)
+        )
+        assert lower is not None
+        assert upper is not None
+        assert lower <= exact * (1 + 1e-12)
+        assert upper >= exact * (1 - 1e-12)
+        apart = max(apart, upper - lower)
+    assert apart > (1e-3 if name == "SMALLEST_POWER" else 0.0)
+
+
 def test_places_at_the_threshold_take_nothing_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Much mass a little below the threshold, and little above it, on either side of the rounding of places.
 
@@ -536,7 +572,8 @@ def test_the_moment_bound_of_a_power_is_above_every_product(copies: int, epsilon
 
 
 def test_what_is_below_all_products_needs_no_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At epsilon 1 no product of two epochs is below e^-1, and windows for that would be too long."""
+    """At epsilon 1 no product of two epochs is below e^-1, and windows for that may be too long."""
+    monkeypatch.setattr(tilted_powers, "LONGEST", 32)
     epochs = AllocatedEpochs(0.97772, 395, 2, 1e-5)
     assert epochs._powers is not None
     assert [power.delta(1.0, Direction.ADD) for power in epochs._powers] == [None, None]

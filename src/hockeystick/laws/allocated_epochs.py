@@ -41,7 +41,7 @@ DEVIATIONS, MOST_TOGETHER = 4.5, 3
 """One line serves so many standard deviations of an epoch's logarithm, up to 2 to this power."""
 OCTAVES_TOGETHER = 3
 """How many octaves more are asked at once where one large ratio answers."""
-STILL_MUCH, PLACES_BEYOND = 1e3, 40
+STILL_MUCH, PLACES_BEYOND = 300.0, 40
 """Moments bound o beyond the last place at which lines know it if there it is so many times what is negligible.
 
 They do at so many places, at most.
@@ -130,7 +130,8 @@ class AllocatedEpochs:
         laws = laws_of_one_epoch(self.single, spacing, TAIL * self.smallest / self.epochs)
         if laws is None:
             return None
-        return Powers(Copies(laws[0], self.epochs)), Powers(Copies(laws[1], self.epochs))
+        below, above = (Powers(Copies(law, self.epochs), smallest_delta=self.smallest) for law in laws)
+        return below, above
 
 
 def law_spread(single: MeanOfRatios) -> float:

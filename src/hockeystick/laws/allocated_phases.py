@@ -101,4 +101,4 @@ class AllocatedPhases:
                 return None
             below.append(Copies(laws[0], count))
             above.append(Copies(laws[1], count))
-        return Powers(*below), Powers(*above)
+        return Powers(*below, smallest_delta=self.smallest), Powers(*above, smallest_delta=self.smallest)

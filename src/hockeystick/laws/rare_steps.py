@@ -140,7 +140,10 @@ class RareSteps:
         above = spread(spacing, indices, lower, upper, offset)
         if below is None or above is None:
             return None
-        return Powers(Copies(below, self.steps)), Powers(Copies(above, self.steps))
+        lower_powers, upper_powers = (
+            Powers(Copies(law, self.steps), smallest_delta=self.smallest) for law in (below, above)
+        )
+        return lower_powers, upper_powers
 
     def _start(self, pace: float) -> Start:
         """A lattice with the places ``X_0 = E[X | X < e^pace]``, rounded up, and ``e^pace``, which follows it."""

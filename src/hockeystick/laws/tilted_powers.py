@@ -34,15 +34,22 @@ OF_TRANSFORMS = 10.0
 Higham (2002, Theorem 24.2) proves 6.7 for the textbook's radix 2; that the library's is as good is an assumption.
 """
 PACE = 1.25
-"""Ratio of neighbouring distances of orders. Which order answers an epsilon depends on epsilon alone."""
+"""Ratio of neighbouring distances of orders. Which of them answers depends on epsilon and the smallest delta alone."""
 FIRST_DISTANCE, ORDERS = 0.05, 52
 """The least distance of an order from 0 or from 1, and how many orders there are on either side."""
 RETREATS = 3
-"""Orders beside the best that are tried, towards the pole, until the window of one is short enough."""
+"""Orders beside the first that are tried, towards the pole, until the window of one is short enough."""
+NEARER, SPARED = 4, 3e-5
+"""By how many places an order may be nearer to the pole than the best, where windows are shorter.
+
+``OUTSIDE`` is charged with at most the second number of the smallest delta that matters there.
+"""
 LARGEST_EXPONENT = 600.0
 """The largest exponent of a tilt within its window; what needs more is left to the laws."""
 LEAST_USEFUL, MOST_USEFUL = 3e-4, 2e-3
 """The least and the largest share of the upper side by which both sides of delta may differ where they are used."""
+SMALLEST_POWER = -80.0
+"""Logarithm of the size of a product of transforms that is not computed."""
 MOVED = 1e-12
 """Far above the relative rounding of places and thresholds, which both sides move by."""
 
@@ -253,37 +260,47 @@ class Powers:
 
     Args:
         factors: at least one; laws of one side and one spacing.
+        smallest_delta: the smallest that matters; affects tightness and speed alone.
     """
 
-    def __init__(self, *factors: Copies) -> None:
-        self.factors = factors
+    def __init__(self, *factors: Copies, smallest_delta: float = 0.0) -> None:
+        self.factors, self.smallest = factors, smallest_delta
         self.side, self.spacing = factors[0].law.side, factors[0].law.spacing
         self._log_sizes: dict[float, float] = {}
         self._known: dict[float, Tilted | None] = {}
         self._turns: dict[tuple[Direction, int], float] = {}
 
-    @property
-    def size(self) -> int:
-        """Places of a law that have some mass, at most."""
-        return max(factor.logs.size for factor in self.factors)
+        self.size = max(factor.logs.size for factor in factors)  # places of a law that have some mass, at most
 
     def delta(self, epsilon: float, direction: Direction) -> float | None:
         """A bound on delta on the laws' side; None where windows would be too long."""
-        best = self._best(epsilon, direction)
+        first = self._first(epsilon, direction)
         # Nearer to the pole less of the tilted mass is where epsilon is, in a window that may be far shorter.
-        orders = (_order_at(direction, place) for place in range(best, max(best - RETREATS, 0) - 1, -1))
+        orders = (_order_at(direction, place) for place in range(first, max(first - RETREATS, 0) - 1, -1))
         tilted = next(filter(None, map(self._tilted, orders)), None)
         value = None if tilted is None else tilted.delta(epsilon, self.side)
         return None if value is None else min(max(value + self._infinite[direction], 0.0), 1.0)
 
+    def _first(self, epsilon: float, direction: Direction) -> int:
+        """The best order, or one nearer to the pole at which what is outside of the window is negligible too."""
+        best = self._best(epsilon, direction)
+        for place in range(max(best - NEARER, 0), best):
+            charge = OUTSIDE * exp(min(self._log_bound(_order_at(direction, place), epsilon, direction), 0.0))
+            if charge <= SPARED * self.smallest:
+                return place
+        return best
+
     def most(self, epsilon: float, direction: Direction) -> float:
         """An upper bound on delta by the moment of the best order, where windows are too long; of upper laws."""
         order = self.order(epsilon, direction)
-        x, extra = (epsilon, epsilon) if direction is Direction.REMOVE else (-epsilon, 0.0)
-        log_size = self._log_size(order)
-        exponent = log_size - order * x + extra + float(log_peaks(np.array([order]))[0])
         error = self._error_of_size(order) + (1.0 + abs(order)) * MOVED  # of places and threshold
-        return min(exp(min(exponent + error, 0.0)) + self._infinite[direction], 1.0)
+        exponent = self._log_bound(order, epsilon, direction) + error
+        return min(exp(min(exponent, 0.0)) + self._infinite[direction], 1.0)
+
+    def _log_bound(self, order: float, epsilon: float, direction: Direction) -> float:
+        """The logarithm of the bound on delta by a moment, but for rounding and what is at infinity, or at 0."""
+        x, extra = (epsilon, epsilon) if direction is Direction.REMOVE else (-epsilon, 0.0)
+        return self._log_size(order) - order * x + extra + float(log_peaks(np.array([order]))[0])
 
     @cached_property
     def _infinite(self) -> dict[Direction, float]:
@@ -348,38 +365,33 @@ class Powers:
             reach.append(min((size - log(0.25 * OUTSIDE)) / step for size, step in zip(grown, steps, strict=True)))
         # No sum is below that of all least logarithms, nor above that of the largest ones.
         least, most = (sum(factor.count * float(factor.logs[end]) for factor in self.factors) for end in (0, -1))
-        low = max(-reach[0], least - self.spacing)
-        high = min(reach[1], most + self.spacing)
-        return low, high
+        return max(-reach[0], least - self.spacing), min(reach[1], most + self.spacing)
 
     def _power(self, order: float) -> "Tilted | None":
         low, high = self._window(order)
         spacing = self.spacing
-        length = 2 ** max(ceil(log((high - low) / spacing + 4.0, 2.0)), 6)
+        length = _length((high - low) / spacing + 4.0)
         if length > LONGEST or (abs(order) + 1.0) * length * spacing > 2.0 * LARGEST_EXPONENT:
             return None
         of_transform = OF_TRANSFORMS * UNIT_ROUNDOFF * log(length, 2.0)
-        # Logarithms and angles of the product of all transforms, and of what its factors may be at most.
+        # Logarithms and angles of the product of all transforms, and of what its factors may be at most, at frequencies
+        # where that is not negligible; what is dropped is charged.
         half = length // 2 + 1
+        kept, dropped = np.arange(half), 0.0
         logs, angles, log_most, rounding = np.zeros(half), np.zeros(half), np.zeros(half), np.zeros(half)
         by_weights, by_lengths, origins = np.zeros(half), np.zeros(half), []
         for factor in self.factors:
             count, log_moment = factor.count, factor.log_moment(order)
             # The place of index r in the window stands for all that differ from it by a multiple of its length.
             weights = np.exp(order * factor.logs + factor.log_masses - log_moment)
-            # The largest weight, which may be nearly all, needs no transform when all indices are counted from its own.
+            # The largest weight, which may be nearly all, needs no transform if all indices are counted from its own.
             main = int(np.argmax(weights))
             origins.append(count * float(factor.logs[main]))
             others = weights.copy()
             others[main] = 0.0
             folded = np.bincount((factor.index - factor.index[main]) % length, others, length)
-            transform = weights[main] + np.fft.rfft(folded)
+            transform = (weights[main] + np.fft.rfft(folded))[kept]
             sizes = np.abs(transform)
-            # From sizes and angles: complex logarithms and exponentials take three times as long.
-            log_sizes = np.log(np.maximum(sizes, 1e-300))
-            logs += count * log_sizes
-            angles += count * np.arctan2(transform.imag, transform.real)
-            rounding += count * (1.0 + np.abs(log_sizes))
             of_weights = factor.error_of_weights(order, count * log_moment)
             # A transform errs by so much of the Euclidean length of its values; of a product, by that times the rest.
             length_of_error = of_transform * float(np.sum(folded**2)) ** 0.5
@@ -388,16 +400,30 @@ class Powers:
             log_most += count * np.log(most)
             by_weights += of_weights * count / most
             by_lengths += (length_of_error * count / most) ** 2
+            dropped *= exp(count * of_values)
+            if (small := log_most < SMALLEST_POWER).any():
+                dropped += float(np.exp(log_most[small]).sum())
+                left = ~small
+                kept, transform, sizes, log_most = kept[left], transform[left], sizes[left], log_most[left]
+                logs, angles, rounding = logs[left], angles[left], rounding[left]
+                by_weights, by_lengths = by_weights[left], by_lengths[left]
+            # From sizes and angles: complex logarithms and exponentials take three times as long.
+            log_sizes = np.log(np.maximum(sizes, 1e-300))
+            logs += count * log_sizes
+            angles += count * np.arctan2(transform.imag, transform.real)
+            rounding += count * (1.0 + np.abs(log_sizes))
         if UNIT_ROUNDOFF * sum(map(abs, origins)) > 0.1 * MOVED:
             return None
         origin, number = fsum(origins), len(origins)
         start = int((0.5 * (low + high) - origin) / spacing) - length // 2
         powers = np.exp(logs) * (np.cos(angles) + 1j * np.sin(angles))
-        tilted = np.roll(np.fft.irfft(powers, length), -start)
+        product = np.zeros(half, dtype=np.complex128)
+        product[kept] = powers
+        tilted = np.roll(np.fft.irfft(product, length), -start)
         whole = np.exp(log_most)
         of_powers = whole * by_weights
         of_powers += UNIT_ROUNDOFF * (12.0 + 4.0 * number) * rounding * np.abs(powers)
-        error = 2.0 * float(of_powers.sum()) / length
+        error = 2.0 * (float(of_powers.sum()) + dropped) / length
         # The sum of as many lengths is at most the root of their number times the root of the sum of their squares.
         error += (number * 2.0 * float(np.sum(whole**2 * by_lengths)) / length) ** 0.5
         error += of_transform * (2.0 * float(np.sum(np.abs(powers) ** 2)) / length) ** 0.5
@@ -409,6 +435,12 @@ class Powers:
             masses=np.maximum(tilted, 0.0),
             error=error,
         )
+
+
+def _length(least: float) -> int:
+    """A power of 2, or three times one, that is not below this number, and even."""
+    power: int = 2 ** max(ceil(log(least, 2.0)), 6)
+    return 3 * power // 4 if 3 * power // 4 >= least and power > 64 else power
 
 
 def _order_at(direction: Direction, place: int) -> float:
