@@ -195,6 +195,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.random_runs", description=__doc__)
     parser.add_argument("kinds", nargs="*", choices=[[], *KINDS], help="all of them by default")
     parser.add_argument("--runs", type=int, default=RUNS, help="of each kind")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the parameters")
     parser.add_argument("--repeats", type=int, default=3, help="measured runs; the best one counts")
     parser.add_argument("--invert", action="store_true", help="compare Poisson runs with an inversion")
     parser.add_argument("--peers", action="store_true", help="ask other libraries too")
@@ -202,7 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
     outside = 0
     for kind in options.kinds or KINDS:
         rows = []
-        for run in random_runs(kind, options.runs):
+        for run in random_runs(kind, options.runs, options.seed):
             row = measured(run, options.repeats)
             rows.append(row)
             cells = [f"{kind} {run.text}", f"epsilon {run.epsilon:.6g}: sigma {row.noise_multiplier:.6g}"]

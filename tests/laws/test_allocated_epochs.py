@@ -17,10 +17,11 @@ from hockeystick.laws import mean_of_ratios, tilted_powers
 from hockeystick.laws.allocated_epochs import AllocatedEpochs, laws_of_one_epoch
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
+from hockeystick.laws.lattice_laws import LatticeLaw, contraction, lattice_laws, spread
 from hockeystick.laws.mean_of_ratios import LaplaceLine, MeanOfRatios
 from hockeystick.laws.operations import average, power
 from hockeystick.laws.profile import law_delta
-from hockeystick.laws.tilted_powers import Copies, LatticeLaw, Powers, contraction, lattice_laws, spread
+from hockeystick.laws.tilted_powers import Copies, Powers
 from hockeystick.types import Direction, Side
 
 

@@ -13,12 +13,13 @@ from hockeystick.laws.allocated_epochs import AllocatedEpochs, laws_of_one_epoch
 from hockeystick.laws.allocated_phases import AllocatedPhases, Allocation
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
+from hockeystick.laws.lattice_laws import LatticeLaw
 from hockeystick.laws.law import Array
 from hockeystick.laws.mean_moments import MeanMoments
 from hockeystick.laws.mean_of_ratios import MeanOfRatios
 from hockeystick.laws.operations import average, compose, power
 from hockeystick.laws.profile import law_delta
-from hockeystick.laws.tilted_powers import Copies, LatticeLaw, Powers
+from hockeystick.laws.tilted_powers import Copies, Powers
 from hockeystick.types import Direction, Side
 
 KINDS = [(Allocation(0.8, 20), 1), (Allocation(1.5, 50), 3), (Allocation(1.0, 7), 2)]

@@ -15,11 +15,11 @@ from hockeystick.laws import tilted_powers
 from hockeystick.laws.contours import Profiles
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
+from hockeystick.laws.lattice_laws import LatticeLaw
 from hockeystick.laws.operations import power, thin
 from hockeystick.laws.poisson_moments import PoissonMoments
 from hockeystick.laws.profile import law_delta
 from hockeystick.laws.rare_steps import RareSteps
-from hockeystick.laws.tilted_powers import LatticeLaw
 from hockeystick.types import Direction, Side
 
 STEPS = [(1.7e-4, 0.45, 2155), (2.5e-3, 0.66, 182), (3e-4, 0.46, 138), (0.02, 1.0, 80), (4e-5, 0.4, 5000)]

@@ -5,6 +5,7 @@ An entry is (path, old text, new text, reason, tests); the old text occurs once 
 
 _MEAN, _POWERS = "src/hockeystick/laws/mean_of_ratios.py", "src/hockeystick/laws/tilted_powers.py"
 _EPOCHS, _TESTS = "src/hockeystick/laws/allocated_epochs.py", "tests/laws/test_allocated_epochs.py"
+_LATTICE = "src/hockeystick/laws/lattice_laws.py"
 _RARE, _OF_RARE = "src/hockeystick/laws/rare_steps.py", "tests/laws/test_rare_steps.py"
 _OF_PHASES = "tests/laws/test_allocated_phases.py"
 _LARGE, _OF_LARGE = "src/hockeystick/laws/one_large_ratio.py", "tests/laws/test_one_large_ratio.py"
@@ -117,7 +118,7 @@ FAULTS = [
         _TESTS,
     ),
     (
-        _POWERS,
+        _LATTICE,
         "sag = widths * kinks[:-1]",
         "sag = 0.1 * widths * kinks[:-1]",
         "chords of a contraction are above the profile between two places",
@@ -131,7 +132,7 @@ FAULTS = [
         _TESTS,
     ),
     (
-        _POWERS,
+        _LATTICE,
         "unknown[1:-1] |= (lower < 0.0)[:-2] | (lower < 0.0)[2:]",
         "unknown[1:-1] |= False",
         "chords of a contraction that begin at 0 are above the profile",
@@ -153,8 +154,8 @@ FAULTS = [
     ),
     (
         _POWERS,
-        "tilted = np.roll(np.fft.irfft(powers, length), -start)",
-        "tilted = np.roll(np.fft.irfft(powers, length), 1 - start)",
+        "tilted = np.roll(np.fft.irfft(product, length), -start)",
+        "tilted = np.roll(np.fft.irfft(product, length), 1 - start)",
         "sums are one place too high",
         _TESTS,
     ),
@@ -166,7 +167,7 @@ FAULTS = [
         _TESTS,
     ),
     (
-        _POWERS,
+        _LATTICE,
         "masses[last] += beyond",
         "masses[last] += 1.0 - beyond",
         "the kink of 1 is given to the farther place",
@@ -187,7 +188,7 @@ FAULTS = [
         _TESTS,
     ),
     (
-        _POWERS,
+        _LATTICE,
         "sag[0] = 0.0",
         "sag[:9] = 0.0",
         "a put that is curved between two places is taken for a straight one",
@@ -334,7 +335,7 @@ FAULTS = [
         _OF_PHASES,
     ),
     (
-        _POWERS,
+        _LATTICE,
         "every[indices - indices[0]] = masses",
         "every[: len(indices)] = masses",
         "places that are missing are not counted",

@@ -12,19 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from hockeystick.laws.contours import Sides
+from hockeystick.laws.lattice_laws import Indices, LatticeLaw, lattice_laws
 from hockeystick.laws.law import Array
 from hockeystick.laws.mean_moments import MeanMoments
 from hockeystick.laws.mean_of_ratios import LOWEST, Lines, MeanOfRatios
 from hockeystick.laws.one_large_ratio import OneLargeRatio
-from hockeystick.laws.tilted_powers import (
-    MOST_USEFUL,
-    Copies,
-    Indices,
-    LatticeLaw,
-    Powers,
-    lattice_laws,
-    useful_share,
-)
+from hockeystick.laws.tilted_powers import MOST_USEFUL, Copies, Powers, useful_share
 from hockeystick.types import Direction
 
 CELLS = 90.0

@@ -16,8 +16,9 @@ import numpy as np
 from hockeystick.laws.allocated_epochs import FEWEST
 from hockeystick.laws.contours import LEAST_NOISE, LEAST_RATE, MOST_RATE, Sides
 from hockeystick.laws.gaussian import gaussian_deltas
+from hockeystick.laws.lattice_laws import contraction, spread
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.laws.tilted_powers import LONGEST, Copies, Powers, contraction, spread, useful_share
+from hockeystick.laws.tilted_powers import LONGEST, Copies, Powers, useful_share
 from hockeystick.types import Direction, Side
 
 MOST_VISITS = 4.0

@@ -1,28 +1,21 @@
 """Both sides of the profile of many independent ratios whose own profile is known on a lattice, by one transform.
 
-Bounds on ``o(x) = E (x - X)_+ - (x - 1)_+`` at the places ``e^(i h)`` give two laws on this lattice: the chords of an
-upper bound are the profile of a spread of X, and chords that lie below a lower bound between the places too are that of
-a contraction. Logarithms of n independent copies of either add up on the lattice, exactly, so their law, tilted by
-``e^(order S)``, is the n-th power of one Fourier transform. The transform is periodic: what comes around from beyond
-the window is bounded by moments. Rounding is charged.
+Logarithms of n independent copies of a law on a lattice (:mod:`.lattice_laws`) add up on it, exactly, so their law,
+tilted by ``e^(order S)``, is the n-th power of one Fourier transform. The transform is periodic: what comes around from
+beyond the window is bounded by moments. Rounding is charged.
 Proofs: docs/theory/contours.md, "Many epochs". Cost: O(window log(window)) for each order, O(window) for each epsilon.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from functools import cached_property, partial
-from math import ceil, exp, expm1, fsum, inf, log
-from typing import NamedTuple
+from math import ceil, exp, expm1, floor, fsum, log
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hockeystick.laws.contours import log_peaks
+from hockeystick.laws.lattice_laws import LatticeLaw
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.types import Direction, Side
-
-Flags = NDArray[np.bool_]
-Indices = NDArray[np.intp]
 
 OUTSIDE = 1e-9
 """Tilted mass that may come around from beyond the window."""
@@ -50,169 +43,10 @@ LEAST_USEFUL, MOST_USEFUL = 3e-4, 2e-3
 """The least and the largest share of the upper side by which both sides of delta may differ where they are used."""
 SMALLEST_POWER = -80.0
 """Logarithm of the size of a product of transforms that is not computed."""
+SHARED = 0.4
+"""Epsilons whose logarithms, divided by it, have the same whole part may share an order."""
 MOVED = 1e-12
 """Far above the relative rounding of places and thresholds, which both sides move by."""
-
-
-@dataclass(frozen=True, eq=False)
-class LatticeLaw:
-    """A law of X on the places ``e^(offset + i spacing)``, i = first, first + 1, ...
-
-    Attributes:
-        masses: shape (k,), Q-masses of the places, >= 0.
-        at_zero: Q-mass of an upper law where X = 0.
-        p_inf: P-mass of an upper law where X is infinite.
-    """
-
-    side: Side
-    spacing: float
-    first: int
-    masses: Array
-    at_zero: float
-    p_inf: float
-    offset: float = 0.0
-
-
-class Lattice(NamedTuple):
-    """Places, in ascending order, and which of them are at most 1.
-
-    Attributes:
-        places, below: shape (n,).
-        lower, upper: shape (n,), bounds on o, with what the rounding of the places may take from them.
-        of_slopes: how far slopes between two places may be off, relatively.
-    """
-
-    places: Array
-    below: Flags
-    lower: Array
-    upper: Array
-    of_slopes: float
-
-
-def lattice(spacing: float, indices: Indices, lower: Array, upper: Array, offset: float) -> Lattice:
-    """The places ``e^(offset + i spacing)`` for indices i, with these bounds on o, which are rounded outwards."""
-    logs = offset + spacing * indices
-    places, below = np.exp(logs), logs <= 0.0
-    # The slope of o is at most that of the chord towards 1, as puts and calls are convex, and at most 1.
-    steep, widths = np.ones(len(places)), np.diff(places)
-    rising, falling = below[1:], ~below[:-1]
-    steep[:-1][rising] = ((upper[1:] - lower[:-1]) / widths)[rising]
-    steep[1:][falling] = ((upper[:-1] - lower[1:]) / widths)[falling]
-    # Places are off by some roundings, and o changes by that times its slope. Slopes are off relatively.
-    off = 8.0 * UNIT_ROUNDOFF * (1.0 + np.abs(logs))
-    moved, of_slopes = off * places * np.minimum(steep, 1.0), 4.0 * float(off.max()) / spacing
-    upper, lower = (upper + moved) * (1.0 + of_slopes), (lower - moved) * (1.0 - of_slopes)
-    # o rises up to 1 and falls from there on.
-    upper[below] = np.minimum.accumulate(upper[below][::-1])[::-1]
-    upper[~below] = np.minimum.accumulate(upper[~below])
-    return Lattice(places, below, lower, upper, of_slopes)
-
-
-def lattice_laws(spacing: float, indices: Indices, lower: Array, upper: Array) -> tuple[LatticeLaw, LatticeLaw] | None:
-    """A contraction and a spread of X from bounds on o at ``e^(i spacing)`` for ascending i, on both sides of 1."""
-    laws = contraction(spacing, indices, lower, upper), spread(spacing, indices, lower, upper)
-    return None if laws[0] is None or laws[1] is None else (laws[0], laws[1])
-
-
-def spread(spacing: float, indices: Indices, lower: Array, upper: Array, offset: float = 0.0) -> LatticeLaw | None:
-    """An upper law from bounds on o at the places; it has some mass at 0 and at infinity."""
-    places, below, _, upper, of_slopes = lattice(spacing, indices, lower, upper, offset)
-    outer = _hull(np.append(0.0, places), np.append(0.0, upper), np.append(True, below))
-    if outer is None:
-        return None
-    outer *= 1.0 + 4.0 * of_slopes
-    masses = _on_the_lattice(indices, outer[1:])
-    return LatticeLaw(Side.UPPER, spacing, int(indices[0]), masses, float(outer[0]), float(upper[-1]), offset)
-
-
-def contraction(
-    spacing: float, indices: Indices, lower: Array, upper: Array, offset: float = 0.0, *, straight: bool = False
-) -> LatticeLaw | None:
-    """A lower law from bounds on o at the places, between the first and the last of which it has its mass.
-
-    None where the bounds are so far apart that they tell nothing.
-
-    Args:
-        straight: whether the put is 0 at the first place and straight up to the second one.
-    """
-    places, below, lower, upper, of_slopes = lattice(spacing, indices, lower, upper, offset)
-    widths, middle = np.diff(places), 0.5 * (upper + lower)
-    noise = (upper - lower) / np.minimum(np.append(widths, inf), np.insert(widths, 0, inf))
-    noise = np.maximum.reduce([noise, np.append(noise[1:], 0.0), np.insert(noise[:-1], 0, 0.0)])
-    kinks = np.maximum(_masses(places, middle, below), 0.0) + 2.0 * noise
-    # A convex function is above its chord less this, by its slopes on both sides of the two places.
-    sag = widths * kinks[:-1] * kinks[1:] / np.maximum(kinks[:-1] + kinks[1:], 1e-300) * (1.0 + 1e-9)
-    if straight:
-        sag[0] = 0.0
-    lower = lower - np.maximum(np.append(sag, 0.0), np.insert(sag, 0, 0.0))
-    if straight:
-        lower[0] = 0.0
-    # Nothing is claimed at both ends of a chord that would start below 0: raised to 0, it could be above the function.
-    unknown = lower < 0.0
-    unknown[[0, -1]] = True
-    unknown[1:-1] |= (lower < 0.0)[:-2] | (lower < 0.0)[2:]
-    lower = np.where(unknown, 0.0, lower)
-    inner = _hull(places, lower, below)
-    if inner is None or not inner.any():
-        return None
-    inner *= 1.0 - 4.0 * of_slopes
-    return LatticeLaw(Side.LOWER, spacing, int(indices[0]), _on_the_lattice(indices, inner), 0.0, 0.0, offset)
-
-
-def _on_the_lattice(indices: Indices, masses: Array) -> Array:
-    """These masses at these indices, and nothing at those between them."""
-    every = np.zeros(int(indices[-1] - indices[0]) + 1)
-    every[indices - indices[0]] = masses
-    return every
-
-
-def _masses(places: Array, values: Array, below: Flags) -> Array:
-    """Changes of slope at each place, where puts have the slope 0 before all of them, and calls after them.
-
-    Puts up to 1, calls beyond: the slope of a put is 1 more than that of a call, on the part of a cell beyond 1.
-    """
-    masses: Array = np.diff(np.concatenate([[0.0], np.diff(values) / np.diff(places), [0.0]]))
-    last = int(np.flatnonzero(below)[-1])
-    beyond = (places[last + 1] - 1.0) / (places[last + 1] - places[last])
-    masses[last] += beyond
-    masses[last + 1] += 1.0 - beyond
-    return masses
-
-
-def _hull(places: Array, values: Array, below: Flags) -> Array | None:
-    """Changes of slope of the largest convex function that is nowhere above the points, which keeps both ends.
-
-    None where one end is all that would be left on either side of 1.
-    """
-    kept = _without_ends(places, values, below)
-    while True:
-        if not below[kept[0]] or below[kept[-1]]:
-            return None
-        masses = _masses(places[kept], values[kept], below[kept])
-        concave = masses < 0.0
-        concave[[0, -1]] = False
-        if not concave.any():
-            break
-        kept = kept[~concave]
-    whole = np.zeros(len(places))
-    whole[kept] = np.maximum(masses, 0.0)
-    return whole
-
-
-def _without_ends(places: Array, values: Array, below: Flags) -> NDArray[np.intp]:
-    """Indices of the points that are left once the first and the last edge of their hull are known.
-
-    These edges are long, as nothing may be claimed at the ends, and would take one round for each point.
-    """
-    kept = np.ones(len(places), dtype=np.bool_)
-    first, last = np.flatnonzero(below), np.flatnonzero(~below)
-    if first.size > 1:
-        slopes = (values[first[1:]] - values[0]) / (places[first[1:]] - places[0])
-        kept[1 : 1 + int(np.argmin(slopes))] = False
-    if last.size > 1:
-        slopes = (values[-1] - values[last[:-1]]) / (places[-1] - places[last[:-1]])
-        kept[last[0] + int(np.argmax(slopes)) + 1 : -1] = False
-    return np.flatnonzero(kept)
 
 
 def useful_share(of_epsilon: float, epsilon: float, order: float) -> float:
@@ -282,13 +116,17 @@ class Powers:
         return None if value is None else min(max(value + self._infinite[direction], 0.0), 1.0)
 
     def _first(self, epsilon: float, direction: Direction) -> int:
-        """The best order, or one nearer to the pole at which what is outside of the window is negligible too."""
-        best = self._best(epsilon, direction)
+        """The best order, or one nearer to the pole at which what is outside of the window is negligible too.
+
+        Neighbouring epsilons have that of a smaller one in common, whose charge is larger.
+        """
+        shared = exp(SHARED * floor(log(epsilon) / SHARED)) if epsilon > 0.0 else 0.0
+        best = self._best(shared, direction)
         for place in range(max(best - NEARER, 0), best):
-            charge = OUTSIDE * exp(min(self._log_bound(_order_at(direction, place), epsilon, direction), 0.0))
+            charge = OUTSIDE * exp(min(self._log_bound(_order_at(direction, place), shared, direction), 0.0))
             if charge <= SPARED * self.smallest:
                 return place
-        return best
+        return best if shared == epsilon else self._best(epsilon, direction)
 
     def most(self, epsilon: float, direction: Direction) -> float:
         """An upper bound on delta by the moment of the best order, where windows are too long; of upper laws."""
