@@ -168,7 +168,8 @@ def covariances(scale: Array, memory: Array) -> Array:
     """``K[t, j] = Cov(S_t, S_{t-j})``, shape (n, w + 1), for white z: exact, by a recursion. O(n w^2).
 
     ``K[t, j] = sum_d a_{t,d} Cov(S_{t-d}, S_{t-j})`` for j >= 1, and ``K[t, 0] = s_t^2 + sum_d a_{t,d} K[t, d]``, where
-    Cov(S_{t-d}, S_{t-j}) stands in one of the last w rows. A pair (d, j) is visited once, with its mirror image.
+    Cov(S_{t-d}, S_{t-j}) stands in one of the last w rows. A pair (d, j) is visited once, with its mirror image; two d
+    at a time, as they read the same of a and of the new row.
     """
     n, width = memory.shape
     covariance = np.zeros((n, width))
@@ -176,13 +177,20 @@ def covariances(scale: Array, memory: Array) -> Array:
         last = min(t, width - 1)
         a, new = memory[t], covariance[t]
         variance = scale[t] * scale[t]
-        for d in range(1, last + 1):
-            old, weight = covariance[t - d], a[d]
-            total = weight * old[0]
-            for gap in range(1, last - d + 1):
-                total += a[d + gap] * old[gap]
-                new[d + gap] += weight * old[gap]
+        for d in range(1, last, 2):
+            old, older = covariance[t - d], covariance[t - d - 1]
+            weight, next_weight = a[d], a[d + 1]
+            total, next_total = weight * old[0] + next_weight * old[1], next_weight * older[0]
+            new[d + 1] += weight * old[1]
+            for gap in range(1, last - d):
+                total += a[d + 1 + gap] * old[gap + 1]
+                next_total += a[d + 1 + gap] * older[gap]
+                new[d + 1 + gap] += weight * old[gap + 1] + next_weight * older[gap]
             new[d] += total
-            variance += weight * new[d]
+            new[d + 1] += next_total
+            variance += weight * new[d] + next_weight * new[d + 1]
+        if last % 2 == 1:
+            new[last] += a[last] * covariance[t - last, 0]
+            variance += a[last] * new[last]
         new[0] = variance
     return covariance

@@ -95,16 +95,26 @@ def _adjoint(scale: Array, memory: Array, covariance: Array) -> tuple[Array, Arr
         for d in range(1, last + 1):
             pulled[d] = slope[t, d] + variance * a[d]
             of_a[d] = variance * covariance[t, d]
-        for d in range(1, last + 1):
-            old, of_old = covariance[t - d], slope[t - d]
-            weight, pull = a[d], pulled[d]
+        for d in range(1, last, 2):  # two at a time, as there
+            old, older = covariance[t - d], covariance[t - d - 1]
+            of_old, of_older = slope[t - d], slope[t - d - 1]
+            weight, next_weight, pull, next_pull = a[d], a[d + 1], pulled[d], pulled[d + 1]
             of_old[0] += weight * pull
-            total = pull * old[0]
-            for gap in range(1, last - d + 1):
-                total += pulled[d + gap] * old[gap]
-                of_a[d + gap] += pull * old[gap]
-                of_old[gap] += weight * pulled[d + gap] + pull * a[d + gap]
+            of_old[1] += weight * next_pull + pull * next_weight
+            of_older[0] += next_weight * next_pull
+            total, next_total = pull * old[0] + next_pull * old[1], next_pull * older[0]
+            of_a[d + 1] += pull * old[1]
+            for gap in range(1, last - d):
+                total += pulled[d + 1 + gap] * old[gap + 1]
+                next_total += pulled[d + 1 + gap] * older[gap]
+                of_a[d + 1 + gap] += pull * old[gap + 1] + next_pull * older[gap]
+                of_old[gap + 1] += weight * pulled[d + 1 + gap] + pull * a[d + 1 + gap]
+                of_older[gap] += next_weight * pulled[d + 1 + gap] + next_pull * a[d + 1 + gap]
             of_a[d] += total
+            of_a[d + 1] += next_total
+        if last % 2 == 1:
+            slope[t - last, 0] += a[last] * pulled[last]
+            of_a[last] += pulled[last] * covariance[t - last, 0]
     return slope_scale, slope_memory
 
 

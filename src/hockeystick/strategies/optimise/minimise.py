@@ -50,7 +50,7 @@ def minimise(function: Objective, start: Array, subject: str, *, non_negative: b
         return function(point)
 
     lowest = 0.0 if non_negative else -np.inf
-    bounds = Bounds(np.full(start.size, lowest), np.full(start.size, np.inf))
+    bounds = Bounds(np.zeros(start.size), np.full(start.size, np.inf)) if non_negative else None
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         point: Array = minimize(
             objective,
