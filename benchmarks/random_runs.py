@@ -1,11 +1,11 @@
 """``python -m benchmarks.random_runs``: the common questions at random parameters, with times, gaps and an inversion.
 
 Thirty runs of each sampler: rates from 1e-4 to .1, 100 to 100,000 steps and epsilons from .1 to 10, all log-uniform, at
-delta 1e-5. Each is calibrated to its epsilon, and both sides are asked at the noise multiplier that is found; a row has
-the CPU seconds of either with caches emptied before, and how far the sides are apart. ``--invert`` adds the epsilon of
-Poisson runs by an inversion that shares no code with the library (:func:`inverted`); ``--peers`` the epsilons and
-seconds of dp-accounting, prv-accountant and opake, those that are installed. Ends with exit code 1 if an inversion is
-outside of the two sides by more than ``INVERSION`` of them.
+delta 1e-5 (``--seed`` draws others). Each is calibrated to its epsilon, and both sides are asked at the noise
+multiplier that is found; a row has the CPU seconds of either with caches emptied before, and how far the sides are
+apart. ``--invert`` adds the epsilon of Poisson runs by an inversion that shares no code with the library
+(:func:`inverted`); ``--peers`` the epsilons and seconds of dp-accounting, prv-accountant and opake, those that are
+installed. Ends with exit code 1 if an inversion is outside of the two sides by more than ``INVERSION`` of them.
 """
 
 import argparse
@@ -203,7 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
     outside = 0
     for kind in options.kinds or KINDS:
         rows = []
-        for run in random_runs(kind, options.runs, options.seed):
+        for run in random_runs(kind, options.runs, seed=options.seed):
             row = measured(run, options.repeats)
             rows.append(row)
             cells = [f"{kind} {run.text}", f"epsilon {run.epsilon:.6g}: sigma {row.noise_multiplier:.6g}"]

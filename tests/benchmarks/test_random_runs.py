@@ -24,7 +24,7 @@ def test_runs_are_the_same_each_time_and_within_their_ranges() -> None:
 def test_a_bound_on_the_wrong_side_is_noticed(monkeypatch, capsys, factor: float, code: int) -> None:
     """The first run that contours answer has sides a millionth apart."""
     run = random_runs.random_runs("poisson")[1]
-    monkeypatch.setattr(random_runs, "random_runs", lambda kind, count: [run][:count])
+    monkeypatch.setattr(random_runs, "random_runs", lambda kind, count, seed: [run][:count])
     inverted = random_runs.inverted
     monkeypatch.setattr(random_runs, "inverted", lambda *asked: factor * inverted(*asked, places=FEW))
     assert random_runs.main(["poisson", "--runs", "1", "--repeats", "1", "--invert"]) == code

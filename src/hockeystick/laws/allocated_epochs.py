@@ -39,7 +39,7 @@ STILL_MUCH, PLACES_BEYOND = 300.0, 40
 
 They do at so many places, at most.
 """
-COARSEST = 0.05
+COARSEST = 0.025
 """About by how much the logarithm of o may fall from a place to the next one, far out."""
 FEWEST = 2
 """Places on either side of 1, without which there is no law."""

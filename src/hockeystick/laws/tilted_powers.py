@@ -100,11 +100,10 @@ class Powers:
     def __init__(self, *factors: Copies, smallest_delta: float = 0.0) -> None:
         self.factors, self.smallest = factors, smallest_delta
         self.side, self.spacing = factors[0].law.side, factors[0].law.spacing
+        self.size = max(factor.logs.size for factor in factors)  # places of a law that have some mass, at most
         self._log_sizes: dict[float, float] = {}
         self._known: dict[float, Tilted | None] = {}
         self._turns: dict[tuple[Direction, int], float] = {}
-
-        self.size = max(factor.logs.size for factor in factors)  # places of a law that have some mass, at most
 
     def delta(self, epsilon: float, direction: Direction) -> float | None:
         """A bound on delta on the laws' side; None where windows would be too long."""
