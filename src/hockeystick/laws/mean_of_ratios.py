@@ -63,7 +63,7 @@ LARGEST_POWER = -7.0
 """As ``SMALLEST_POWER`` where the search for the end begins."""
 LEAST_STEP, MOST_STEP = 0.06, 0.2
 """Neighbouring frequencies between which the size of Lambda is bounded differ by a share between these."""
-FIRST_FAR, LAST_FAR, FAR_GAP, FAR_GAP_OF_SEVERAL = 7, 60, 3e-4, 2e-3
+FIRST_FAR, LAST_FAR, FAR_GAP, FAR_GAP_OF_SEVERAL = 7, 60, 3e-4, 5e-3
 """Octaves in which one large ratio answers, if its sides are as close as this, relatively, where they begin."""
 FIRST_SHORT, LEAST_SHORT, SHORT_BY = 4, 1e-6, 14.0
 """Octaves from which on lines for several epochs may be short: where o is at least the second number up to their ends.
