@@ -33,6 +33,7 @@ from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
 from hockeystick.bracketing import nearly_smallest_passing, smallest_passing, steepness, steepness_at
 from hockeystick.calibration import noise_search
+from hockeystick.calibration.first_guess import Guess
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certification.schedule import EPSILON_NODES, Outcome, run_accountants, settings_for
 from hockeystick.certification.verification import verify
@@ -88,8 +89,8 @@ def test_a_final_bound_above_the_target_is_not_released(monkeypatch: pytest.Monk
     """certify may skip the method that the search used; the best that passed is released then."""
     real = noise_search.NoiseSearch._final
 
-    def looser(self: noise_search.NoiseSearch, noise: float) -> Any:
-        return real(self, 0.98 * noise)
+    def looser(self: noise_search.NoiseSearch, noise: float, *rest: Any) -> Any:
+        return real(self, 0.98 * noise, *rest)
 
     monkeypatch.setattr(noise_search.NoiseSearch, "_final", looser)
     found = calibrate_and_certify(Mechanism(sampler=SAMPLERS[2]), epsilon=1.0, delta=1e-5)
@@ -361,7 +362,7 @@ def _told(monkeypatch: pytest.MonkeyPatch, below: float) -> tuple[noise_search.N
 
     def told(pair: Any, question: Any, settings: Any, *, methods: Any, sides: Any, **rest: Any) -> list[Outcome]:
         outcomes = []
-        for name in methods:
+        for name in FOUND if methods is None else methods:
             ran.append((name, pair.noise_multiplier))
             for side in sides:
                 place = below if side is Side.LOWER else FOUND.get(name, inf)
@@ -386,6 +387,57 @@ def test_heavy_methods_are_looked_at_near_the_target_and_light_ones_lead_there(m
     assert max(heavy) <= 1.1 * 2.95
     assert min(heavy) >= 0.9 * 2.95
     assert max(where for method, where in ran if method == "moment_majorant") == 7.7
+
+
+def test_heavy_methods_are_looked_at_where_light_ones_are_expected_to_meet_the_target(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A light one that turns out to be far looser is not run there."""
+    search, ran = _told(monkeypatch, below=2.8)
+    search.slope = 2.8
+    name, noise = search._best_method(4.4)
+    assert (name, noise) == ("moving_average", pytest.approx(2.87, rel=1e-3))
+    assert {where for method, where in ran if method == "comparison"} == {4.4}
+    assert max(where for method, where in ran if method == "moment_majorant") == pytest.approx(3.4)
+
+
+@pytest.mark.parametrize("worse", [3.45, inf])
+def test_a_light_method_that_is_the_best_is_found_where_it_was_expected(
+    worse: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FOUND, "moment_majorant", worse)
+    search, _ = _told(monkeypatch, below=2.8)
+    monkeypatch.setattr(search, "_affordable", lambda noise: ["gaussian", "comparison", "moment_majorant"])
+    search.slope = 2.8
+    assert search._best_method(4.4) == ("comparison", pytest.approx(3.4))
+
+
+def test_looks_begin_where_quick_methods_came_closest_though_that_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second place misses the target by five percent; the third passes by half of it."""
+    search, _ = _told(monkeypatch, below=2.8)
+    start = search._first_answer(3.4 * exp(0.3))
+    assert start == pytest.approx(3.4 * exp(-0.0165), rel=1e-4)
+    assert search.best is not None
+    assert search.best.noise == pytest.approx(3.4 * exp(0.1875), rel=1e-4)
+
+
+def test_a_guess_leads_nearer_than_a_secant_from_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    search, ran = _told(monkeypatch, below=2.8)
+    search.guess = Guess(3.2, 2.5)
+    search.upper(7.7, ["moment_majorant"], search.coarse)
+    assert search._nearer("moment_majorant", 7.7) == pytest.approx(2.95, rel=1e-2)
+    assert [where for _, where in ran[:2]] == [7.7, 3.2]
+    assert min(where for _, where in ran) >= 2.9
+
+
+@pytest.mark.parametrize(("below", "others"), [(2.866, False), (2.85, True)])
+def test_where_both_sides_of_the_chosen_method_nearly_meet_no_other_runs_at_the_end(
+    below: float, others: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search, ran = _told(monkeypatch, below=below)
+    answer = search._final(2.88, "moving_average")
+    assert answer.upper.method == "moving_average"
+    assert ({method for method, _ in ran} != {"moving_average"}) == others
 
 
 def test_a_method_that_needs_more_effort_is_asked_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

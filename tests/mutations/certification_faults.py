@@ -308,8 +308,8 @@ FAULTS = [
     ),
     (
         "calibration/noise_search.py",
-        "if names != light and abs(off) > FAR and seconds",
-        "if names != light and abs(off) > inf and seconds",
+        "nearer = names != light and abs(off) > FAR",
+        "nearer = names != light and abs(off) > inf",
         "heavy methods are looked at far from the target, where another may be the best",
         f"{CALIBRATED}::test_heavy_methods_are_looked_at_near_the_target_and_light_ones_lead_there",
     ),

@@ -38,11 +38,13 @@ from hockeystick.settings import SearchPolicy, Settings
 from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE
 from hockeystick.types import Kind, Side
 
-WIDTH = 4e-4
+WIDTH = 3e-4
 """Relative width of the final bracket: the answer is within this of the smallest certified noise multiplier."""
 COARSE_WIDTH = 5e-3
-LOOK_WIDTH, FIRST_WIDTH = 6e-2, 0.5
+LOOK_WIDTH, FIRST_WIDTH = 4e-2, 0.5
 """How far a secant may lead where another search follows, and the width for a first answer."""
+MOST_LED = 1.0
+"""Logarithm of the distance from the target over which a secant of light methods says where to look at heavy ones."""
 EVALUATIONS = 20.0
 """About how many times a quick calibration runs the chosen method."""
 LOOKS = 7.0
@@ -64,6 +66,8 @@ LIGHT, SLOW = 0.25, 0.1
 LOOSER, NEAR_LOOSER, SLOW_LOOSER = 1.25, 1.03, 1.01
 """Methods, heavy ones near the target that plan no effort, and slow ones, that come to more times the least epsilon on
 coarse grids are left out at the end."""
+BESIDE = 1.0
+"""Standard seconds of light methods that are left out at the end where both sides of the chosen one nearly meet."""
 LOWER = 1.1
 """Lower bounds that come to less than the largest one over this on coarse grids are left out at the end."""
 NEXT_TO_NOTHING = 1e-2
@@ -131,6 +135,8 @@ class NoiseSearch:
         self.seen: dict[tuple[str, float, Resolution], dict[float, float]] = {}
         """What each method came to, by noise multiplier."""
         self.slope = 1.0 / SLOPE
+        self.guess: Guess | None = None
+        """Where quick methods come near the target, where closed forms know it roughly."""
         self.looser: frozenset[tuple[str, Side]] = frozenset()
 
     def certificate(self) -> Certificate:
@@ -154,6 +160,7 @@ class NoiseSearch:
         assert delta is not None
         most = unamplified_guess(pair, self.epsilon, delta)
         unamplified = self.smallest(["gaussian"], self.coarse, most, COARSE_WIDTH)
+        self.guess = rough_guess(pair, self.epsilon, delta)
         guess = first_guess(pair, self.epsilon, delta)
         if guess is None or guess.noise >= unamplified:
             return unamplified
@@ -238,7 +245,8 @@ class NoiseSearch:
         if methods is not None:  # some of them need more noise than others
             methods = [name for name in methods if accountant(name).why_not(pair, Side.UPPER) is None]
         policy = replace(self.policy, gap_goal=goal, heavy=NEXT_TO_NOTHING) if goal else self.policy
-        whole = settings is self.full and methods == self.methods and len(sides) > 1
+        last = settings is self.full and len(sides) > 1
+        whole = last and methods == self.methods
         known = self.known.setdefault((noise, settings.effort, settings.resolution), [])
         outcomes = run_accountants(
             pair,
@@ -247,7 +255,7 @@ class NoiseSearch:
             policy=policy,
             methods=methods,
             sides=sides,
-            near=None if whole else self.epsilon,  # at its defaults, exactly as certify does
+            near=None if last else self.epsilon,  # at its defaults, exactly as certify does
             known=known,
             looser=self.looser if whole else (),
         )
@@ -269,20 +277,28 @@ class NoiseSearch:
         return outcomes
 
     def _first_answer(self, start: float) -> float:
-        """Remember and report what the methods that compile and run quickly certify, and where that is."""
+        """Remember and report what the methods that compile and run quickly certify, and where that is.
+
+        Returns: where looks at the others begin: of what is known of quick methods, the closest to the target.
+        """
         affordable = self._affordable(start)
         pair = dominating_pair(self.mechanism.with_noise(start))
         quick = [name for name in affordable if accountant(name).seconds(pair) <= QUICK]
         if self.methods is None and {"gaussian"} < set(quick) < set(affordable):
             upper = partial(self.upper, methods=quick, settings=self.coarse)
-            assert self.question.delta is not None
-            guess = rough_guess(pair, self.epsilon, self.question.delta) or Guess(start, self.slope)
+            guess = self.guess or Guess(start, self.slope)
             first = min(guess.noise, start)
-            start = min(start, nearly_smallest_passing(upper, self.epsilon, first, FIRST_WIDTH, guess.slope, {}))
+            passes = nearly_smallest_passing(upper, self.epsilon, first, FIRST_WIDTH, guess.slope, {})
             self._report()
             assert self.best is not None  # the Gaussian has passed
-            self.slope = steepness_at(self._values(self.best.upper.method, self.coarse), start) or guess.slope
+            seen = self._values(self.best.upper.method, self.coarse)
+            self.slope = steepness_at(seen, passes) or guess.slope
+            start = min(start, self._closest(seen))
         return start
+
+    def _closest(self, seen: Mapping[float, float]) -> float:
+        """The noise multiplier whose epsilon is nearest to the target."""
+        return min(seen, key=lambda noise: abs(log(seen[noise] / self.epsilon)) if seen[noise] > 0.0 else inf)
 
     def _report(self) -> None:
         """Report the smallest noise multiplier that is certified so far."""
@@ -297,7 +313,7 @@ class NoiseSearch:
             if chosen != "gaussian" or self.methods:
                 self._report()
             answer = self.approach(chosen, self.full, near, WIDTH)
-            final = self._final(answer)
+            final = self._final(answer, chosen)
             if self._meets(final.stated) and final.stated >= self.epsilon * (1.0 - METHOD_GOAL):
                 return final
             near, chosen = answer, final.upper.method  # certify found a better one, or one that is almost as good
@@ -308,8 +324,16 @@ class NoiseSearch:
         """Whether what a certificate states is at most the target that was asked for."""
         return upper <= self.epsilon * (1.0 + 2.0 * PORTABLE)
 
-    def _final(self, noise: float) -> Answer:
-        """What certify says at its defaults."""
+    def _final(self, noise: float, chosen: str | None = None) -> Answer:
+        """What certify says at its defaults.
+
+        Where both sides of the chosen method nearly meet, and light ones beside it take long, what it says alone.
+        """
+        beside = [self._seconds(name, noise) for name in self._affordable(noise) if name != chosen]
+        if chosen is not None and sum(seconds for seconds in beside if seconds <= self.policy.heavy) > BESIDE:
+            outcomes = self.run(noise, [chosen], self.full, (Side.UPPER, Side.LOWER), METHOD_GOAL)
+            if gap_within(outcomes, METHOD_GOAL):
+                return Answer(noise, outcomes, self.full)
         return Answer(noise, self.run(noise, self.methods, self.full, (Side.UPPER, Side.LOWER)), self.full)
 
     def _issued(self, answer: Answer, *, whole: bool = True) -> Certificate:
@@ -376,6 +400,7 @@ class NoiseSearch:
         rounds = [light] * bool(light) + [[name] for name in order[len(light) :]]
         noise, rivals = start, dict[str, Settings]()
         outcomes: list[Outcome] = []
+        expected: frozenset[str] = frozenset()
         for place, names in enumerate(rounds):
             ahead = sum(seconds[name] for later in rounds[place + 1 :] for name in later)
             both, settings = (Side.UPPER, Side.LOWER), self.coarse
@@ -397,17 +422,28 @@ class NoiseSearch:
                     rivals[names[0]] = settings
             if not ahead or chosen is None or not chosen.value or chosen.method == "gaussian":
                 continue
-            if names != light and chosen.method == names[0]:
+            cheap = seconds[chosen.method] <= min(ahead / NEARER, self.policy.heavy)
+            nearer = names != light and abs(off) > FAR and cheap
+            if names != light and chosen.method == names[0] and not nearer:
                 outcomes += self.run(noise, names, settings, (Side.LOWER,), METHOD_GOAL)
             if gap_within(outcomes, METHOD_GOAL):
                 break
-            if names != light and abs(off) > FAR and seconds[chosen.method] <= min(ahead / NEARER, self.policy.heavy):
+            if nearer:
                 self._remember_looser(_uppers(outcomes), chosen.value, noise)
                 self._remember_lower(outcomes, noise)
                 rivals |= {rival: self.coarse for rival, value in _uppers(outcomes).items() if value is not None}
-                noise = self._nearer(chosen.method, noise)
+                self._nearer(chosen.method, noise)
+                noise = self._closest(self._values(chosen.method, self.coarse))
                 outcomes = self.run(noise, [chosen.method], self.coarse, both, METHOD_GOAL)
-        here = {rival for rival, value in _uppers(outcomes).items() if value is not None}
+                if gap_within(outcomes, METHOD_GOAL):
+                    break
+            elif names == light and LOOK_WIDTH < abs(off) <= MOST_LED:
+                # Heavy methods are looked at where light ones are expected to meet the target, by the same secant.
+                uppers = [outcome for outcome in outcomes if outcome.side is Side.UPPER and outcome.value is not None]
+                outcomes = [replace(outcome, value=exp(-off) * (outcome.value or 0.0)) for outcome in uppers]
+                noise, expected = noise * exp(off / self.slope), frozenset(light)
+        here = {rival for rival, value in _uppers(outcomes).items() if value is not None} - expected
+        rivals |= dict.fromkeys(expected & set(_uppers(outcomes)), self.coarse)
         return noise, outcomes, {rival: how for rival, how in rivals.items() if rival not in here}
 
     def _nearer(self, method: str, noise: float) -> float:
@@ -416,6 +452,11 @@ class NoiseSearch:
         Ends where a secant leads no farther than ``LOOK_WIDTH``, and may be on either side.
         """
         seen = self._values(method, self.coarse)
+        if self.guess is not None and abs(log(seen[noise] / self.epsilon)) > MOST_LED and self.guess.noise < noise:
+            noise, self.slope = self.guess.noise, self.guess.slope  # nearer than a secant leads from so far
+            if not 0.0 < self.upper(noise, [method], self.coarse) < inf:
+                return self.approach(method, self.coarse, noise, LOOK_WIDTH)
+            self.slope = steepness_at(seen, noise) or self.slope
         for _ in range(APPROACHES):
             way = log(seen[noise] / self.epsilon) / self.slope
             if abs(way) <= COARSE_WIDTH:  # another look would say the same
