@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from math import exp
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from hockeystick import (
 from hockeystick.attacks import gdp_mu, gdp_regret, true_positive_rate
 from hockeystick.attacks.numbers import FALSE_POSITIVE_RATES
 from hockeystick.certificate import AttackNumbers
-from hockeystick.certification.issue import attack_numbers, implied_bound, implied_delta, tighter
+from hockeystick.certification.issue import PORTABLE, attack_numbers, implied_bound, implied_delta, tighter
 from hockeystick.certification.schedule import Outcome
 from hockeystick.pairs.registry import dominating_pair
 
@@ -229,6 +230,22 @@ def test_a_sampled_bound_gives_what_it_implies() -> None:
     found = certify(run, delta=1e-3, method="monte_carlo", monte_carlo=MonteCarlo(seed=1, ratio=0.5))
     known = min(implied_delta(found.bounds.upper, 1e-3, 0.0), bound(run, "gaussian").delta(0.0))
     assert found.numbers.advantage == pytest.approx(known, rel=2e-7)
+
+
+def test_the_gaussian_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it answers as an accountant is what a certificate says of known batches."""
+    asked: list[str] = []
+    epsilon = Bound.epsilon
+
+    def watched(bound: Bound, delta: float, near: float | None = None) -> Any:
+        asked.append(bound.method)
+        return epsilon(bound, delta, near)
+
+    monkeypatch.setattr(Bound, "epsilon", watched)
+    run = Mechanism(sampler=Poisson(sampling_prob=0.05, steps=40), noise_multiplier=1.0)
+    certificate = certify(run, delta=1e-5)
+    assert asked.count("gaussian") == 1
+    assert certificate.without_amplification == bound(run, "gaussian").epsilon(1e-5) * (1.0 + PORTABLE)
 
 
 def test_without_amplification_is_the_gaussian_for_known_batches() -> None:

@@ -234,7 +234,10 @@ def certificate_of(
         if outcome.needs is not None
     )
     numbers = attack_numbers_of(pair, question, upper, interval.upper, settings, whole=whole)
-    return stated(mechanism, pair, question, interval, (upper, lower), numbers, settings, origin(accuracy, cut_off))
+    made, ends = origin(accuracy, cut_off), (upper, lower)
+    unamplified = best([outcome for outcome in outcomes if outcome.method == "gaussian"], Side.UPPER)
+    known = None if unamplified is None else unamplified.value
+    return stated(mechanism, pair, question, interval, ends, numbers, settings, made, unamplified=known)
 
 
 def stated(
@@ -249,6 +252,7 @@ def stated(
     *,
     statements: Statements | None = None,
     form: str = FORMAT,
+    unamplified: float | None = None,
 ) -> Certificate:
     """The certificate that states this interval as it stands, with all that follows from it.
 
@@ -257,6 +261,7 @@ def stated(
         numbers: what attackers gain at most.
         made: how the certificate was made.
         form: the format whose fields and words it has.
+        unamplified: the Gaussian's answer for known batches; None to compute it.
     """
     upper, lower = ends
     sampled = next((end for end in ends if end is not None and end.kind is Kind.MONTE_CARLO), None)
@@ -270,7 +275,7 @@ def stated(
         kind=Kind.DETERMINISTIC if sampled is None else Kind.MONTE_CARLO,
         confidence=1.0 if sampled is None else sampled.confidence,
         monte_carlo=None if sampled is None else sampled.claim,
-        without_amplification=_without_amplification(pair, question, settings),
+        without_amplification=_without_amplification(pair, question, settings, unamplified),
         numbers=numbers,
         generator=None,
         origin=made,
@@ -296,12 +301,16 @@ def attack_numbers_of(
     return portable(attack_numbers(bound, delta, near=epsilon)).model_copy(update={"basis": "claim"})
 
 
-def _without_amplification(pair: DominatingPair, question: Question, settings: Settings) -> float | None:
+def _without_amplification(
+    pair: DominatingPair, question: Question, settings: Settings, known: float | None
+) -> float | None:
     """The answer of the Gaussian for known batches, moved up as every bound is; None where it is not finite."""
     gaussian = ACCOUNTANTS["gaussian"]
     if gaussian.why_not(pair, Side.UPPER) is not None:
         return None
-    value = question.answer(gaussian.bound(pair, Side.UPPER, Settings(settings.resolution)))
+    value = known
+    if value is None:
+        value = question.answer(gaussian.bound(pair, Side.UPPER, Settings(settings.resolution)))
     loosest = 1.0 if question.epsilon is not None else float("inf")
     return None if value == float("inf") else min(value * (1.0 + PORTABLE), loosest)
 
