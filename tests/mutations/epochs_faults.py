@@ -355,4 +355,11 @@ FAULTS = [
         "frequencies that are left out are not charged",
         _TESTS,
     ),
+    (
+        _LATTICE,
+        "if (right - left) + (more_right - more_left) < 0.0:",
+        "if (right - left) + 0.0 * (more_right - more_left) < 0.0:",
+        "next to 1 slopes of puts are compared with those of calls",
+        "tests/laws/test_hulls.py",
+    ),
 ]

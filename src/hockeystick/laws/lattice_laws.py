@@ -18,6 +18,9 @@ from hockeystick.types import Side
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 
+FEW = 16
+"""So many points at which a slope falls are looked at one by one."""
+
 
 @dataclass(frozen=True, eq=False)
 class LatticeLaw:
@@ -158,10 +161,37 @@ def _hull(places: Array, values: Array, below: Flags) -> Array | None:
         concave[[0, -1]] = False
         if not concave.any():
             break
-        kept = kept[~concave]
+        few = np.count_nonzero(concave) <= FEW
+        kept = _without(kept, places, values, below, np.flatnonzero(concave).tolist()) if few else kept[~concave]
     whole = np.zeros(len(places))
     whole[kept] = np.maximum(masses, 0.0)
     return whole
+
+
+def _without(kept: Indices, places: Array, values: Array, below: Flags, concave: list[int]) -> Indices:
+    """What is left of these points without those at which a slope falls, one after the other, and their neighbours.
+
+    Long edges grow by a point at a time, each of which would take a round over all points.
+    """
+    x, v, low = places[kept].tolist(), values[kept].tolist(), below[kept].tolist()
+    before, after, gone = list(range(-1, len(x) - 1)), list(range(1, len(x) + 1)), np.zeros(len(x), dtype=np.bool_)
+
+    def slope(first: int, second: int) -> tuple[float, float]:
+        """That of a chord, and what the slope of the put is more, as in :func:`_masses`."""
+        width = x[second] - x[first]
+        beyond = 0.0 if low[second] else (x[second] - 1.0) / width if low[first] else 1.0
+        return (v[second] - v[first]) / width, beyond
+
+    while concave:
+        point = concave.pop()
+        first, second = before[point], after[point]
+        if gone[point] or first < 0 or second == len(x):
+            continue
+        (left, more_left), (right, more_right) = slope(first, point), slope(point, second)
+        if (right - left) + (more_right - more_left) < 0.0:
+            gone[point], after[first], before[second] = True, second, first
+            concave += [first, second]
+    return kept[~gone]
 
 
 def _without_ends(places: Array, values: Array, below: Flags) -> NDArray[np.intp]:
