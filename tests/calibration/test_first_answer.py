@@ -1,8 +1,10 @@
 """What calibrate reports on the way is certified, and comes before the slow methods; nothing needless is compiled."""
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +54,37 @@ for compiling in (
     assert named == (1, 1)
     assert ahead[0] == 1
     assert ahead[1] > 1
+
+
+def test_no_kernel_is_compiled_twice_for_one_question(tmp_path: Path) -> None:
+    """A literal, or an array whose numbers are not neighbours, is a type of its own to numba, compiled apart."""
+    code = """
+from collections import Counter
+from numba.core import event
+import hockeystick as hs
+compilations = event.RecordingListener()
+event.register("numba:compile", compilations)
+bins = hs.Mechanism(
+    strategy=hs.BandedSquareRoot(bands=4), sampler=hs.BallsInBins(bins=40, epochs=4), noise_multiplier=3.0
+)
+separated = hs.Mechanism(sampler=hs.BMinSep(min_sep=4, sampling_prob=0.05, steps=32), noise_multiplier=3.0)
+hs.bound(bins, method="moment_majorant").epsilon(1e-5)
+hs.bound(separated, method="separated_windows").epsilon(1e-5)
+kernels = Counter(
+    f"{started.data['dispatcher'].py_func.__module__}.{started.data['dispatcher'].py_func.__name__}"
+    for _, started in compilations.buffer
+    if started.is_start
+)
+for kernel, count in kernels.items():
+    if kernel.startswith("hockeystick."):
+        print(kernel, count)
+"""
+    cache = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True, env=cache
+    )
+    counts = {kernel: int(count) for kernel, count in map(str.split, done.stdout.splitlines())}
+    assert {"hockeystick.moments.band_kernels.close_from", "hockeystick.windows.linked_windows.convex_above"} <= set(
+        counts
+    )
+    assert [kernel for kernel, count in counts.items() if count > 1] == []

@@ -27,7 +27,7 @@ def renewal_sum(counts: Counts, chances: Array, min_sep: int, first: Array) -> t
     return masses, (counts.size + 2.0) * 4.0 * (chances.size + 1.0) * UNIT_ROUNDOFF
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _largest(counts: Counts, most: int, min_sep: int) -> int:
     n = counts.size
     best = np.zeros(n + min_sep + 1, dtype=np.int64)

@@ -137,7 +137,9 @@ def spread_pairs(
     """
     n = grid.size
     out = np.zeros(n)
-    edge, moments = _open_above(grid), mass_h * h
+    edge, moments = _open_above(grid), np.empty(h.size)
+    for j in range(h.size):
+        moments[j] = mass_h[j] * h[j]
     low_q, low_p = _running_sums(mass_h), _running_sums(moments)
     high_q, high_p = _running_sums_back(mass_h), _running_sums_back(moments)
     p_inf, skipped_q, skipped_p = 0.0, 0.0, 0.0
@@ -195,7 +197,9 @@ def contract_pairs(
     """
     n = grid.size
     out_q, out_p = np.zeros(n), np.zeros(n)
-    edge, moments = _open_above(grid), mass_h * h
+    edge, moments = _open_above(grid), np.empty(h.size)
+    for j in range(h.size):
+        moments[j] = mass_h[j] * h[j]
     low_q, low_p = _running_sums(mass_h), _running_sums(moments)
     high_q, high_p = _running_sums_back(mass_h), _running_sums_back(moments)
     beyond = 0.0

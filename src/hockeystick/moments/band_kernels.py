@@ -98,7 +98,7 @@ def _following(counts: Counts, partial: Array, total: int, largest: int, band: A
     return total + 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _advance(
     old: Array,
     new: Array,
@@ -123,7 +123,8 @@ def _advance(
     largest = decay.shape[0] - 1
     budget, new_budget = largest - before, largest - before - shift
     place = first_states(new_budget, kept + 1)
-    new[: place[-1]] = 0.0
+    for i in range(place[-1]):
+        new[i] = 0.0
     own = _own_weights(largest, diagonal, peak)
     oldest = np.empty(budget + 1)
     for x in range(budget + 1):
@@ -131,7 +132,7 @@ def _advance(
     prefix = np.zeros(kept, dtype=np.int64)
     partial = np.zeros(kept + 1)
     grown, chunk, waiting = np.zeros(largest + 1), np.zeros(largest + 1), 0
-    source, mass = 0, 0
+    source, mass = 0, np.int64(0)  # a plain 0 is a type of its own, for which _following would be compiled again
     while mass >= 0:
         room = budget - mass
         shared = np.exp(partial[kept] - peak * mass)
@@ -165,11 +166,14 @@ def _advance(
             place[r] += room - r + 1
         waiting += 1
         if waiting == CHUNK:
-            grown += chunk
-            chunk[:] = 0.0
+            for m in range(largest + 1):
+                grown[m] += chunk[m]
+                chunk[m] = 0.0
             waiting = 0
         mass = _following(prefix, partial, mass, budget, band)
-    return grown + chunk
+    for m in range(largest + 1):
+        grown[m] += chunk[m]
+    return grown
 
 
 @njit(cache=True)
@@ -184,11 +188,14 @@ def grow_clusters(
     largest, reach, rows = decay.shape[0] - 1, bands.shape[1], diagonals.size
     states = first_states(largest, reach)[-1]
     old, new = np.zeros(states), np.zeros(states)
-    clusters[start] = 0.0
-    own, single = _own_weights(largest, diagonals[start % rows], peak), first_states(largest, 1)
+    own = _own_weights(largest, diagonals[start % rows], peak)
     # One by one, here and below: for a whole array numba compiles for seconds what its message about shapes needs.
+    place = 0
     for r in range(1, largest + 1):
-        clusters[start, 0, r] = old[single[r]] = own[r]
+        place += largest - r + 2  # the states with a latest count r - 1
+        old[place] = own[r]
+    for r in range(largest + 1):
+        clusters[start, 0, r] = own[r] if r > 0 else 0.0
     for length in range(1, clusters.shape[1]):
         # of the bins before the window the first is drawn, and of any reach in a row at least one
         before, after = (length - 1) // reach, length // reach
@@ -220,13 +227,15 @@ def _join(total: Array, weight: float, clusters: Array, length: int, reach: int,
         total[m] += weight * value
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _chain(clusters: Array, origin: int, steps: int, reach: int, decay: Array, result: Array) -> None:
     """``result[n, m]``: all counts on the bins origin..origin+n-1 after and before ``reach`` bins that are not drawn.
 
     The last ``reach`` bins of the n count as such; ``result[0]`` is the empty one. The bins must not pass the seam.
     """
-    result[: steps + 1] = 0.0
+    for n in range(steps + 1):
+        for m in range(decay.shape[0]):
+            result[n, m] = 0.0
     result[0, 0] = 1.0
     for n in range(1, steps + 1):
         for length in range(1, min(clusters.shape[1], n - reach) + 1):
@@ -252,13 +261,12 @@ def close_shared(clusters: Array, bins: int, reach: int, decay: Array) -> Array:
 @njit(cache=True)
 def close_from(clusters: Array, origin: int, bins: int, reach: int, decay: Array) -> Array:
     """What :func:`close_shared` sums, for one place p = origin, where every bin has a row of clusters of its own."""
-    chain = np.empty((bins + 1, decay.shape[0]))
+    chain, total = np.empty((bins + 1, decay.shape[0])), np.zeros(decay.shape[0])
+    _chain(clusters, origin, bins if origin == 0 else bins - origin - 1, reach, decay, chain)
     if origin == 0:
-        _chain(clusters, 0, bins, reach, decay, chain)
-        whole: Array = chain[bins].copy()
-        return whole
-    _chain(clusters, origin, bins - origin - 1, reach, decay, chain)
-    total = np.zeros(decay.shape[0])
+        for m in range(total.size):
+            total[m] = chain[bins, m]
+        return total
     for done in range(bins - origin):
         length = bins - done - reach
         if 1 <= length <= clusters.shape[1]:

@@ -108,7 +108,7 @@ def step_weights(pattern: Counts, windows: Windows, factors: Factors) -> Pairs:
     return result
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _weight_within(start: Counts, kinds: Counts, factors: Factors) -> complex:
     """The weight of the counts of the bins 0..reach-1 among themselves; ``start`` is their window from bin reach."""
     powers, inverse = factors.powers, factors.inverse
@@ -123,7 +123,7 @@ def _weight_within(start: Counts, kinds: Counts, factors: Factors) -> complex:
     return value
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _towards_start(start: Counts, j: int, room: int, kinds: Counts, powers: Pairs, ahead: Pairs) -> None:
     """Weight between r = 0..room draws of bin j and the bins 0..reach-1 across the seam, into ``ahead``."""
     reach, bins = start.size, kinds.shape[0]
@@ -135,7 +135,7 @@ def _towards_start(start: Counts, j: int, room: int, kinds: Counts, powers: Pair
                 ahead[r] = multiply(ahead[r], powers[kinds[j, bins - j + i], x])
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _reached(places: Counts, room: int, windows: Windows, reached: Counts, marks: Counts) -> int:
     """The windows that up to ``room`` draws of the next bin lead to, into ``reached``; how many. Marks are 0."""
     masses, following = windows.masses, windows.following
@@ -180,7 +180,7 @@ def _advance(
                 new[target, t + r] = add_positive(new[target, t + r], term)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _join(table: Pairs, before: Pairs, after: Pairs, places: Counts, least: int, windows: Windows) -> None:
     """Add to ``table[., n]`` all pairs of a state before a bin, with a window in ``places``, and one after it."""
     masses, counts, offsets = windows.masses, windows.counts, windows.offsets
@@ -257,7 +257,7 @@ def add_ring(
             places, reached = reached, places
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _weight_across(before: Counts, after: Counts, kinds: Counts, powers: Pairs) -> complex:
     """The weight across a bin; ``kinds[x, y]`` is that of the bins x + 1 before it and y + 1 after it."""
     value, reach = complex(1.0, 0.0), before.size
@@ -322,7 +322,7 @@ def collect(
                         term = multiply(term, rest)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _tails(place: float, edges: Array, per_deviation: complex, coefficients: Pairs, above: NDArray[np.bool_]) -> None:
     """Expansions of ``Pr(|N(0, 1)| on the far side of each edge)``, and whether the edge is at or above the mean."""
     for e in range(edges.size):
@@ -333,7 +333,7 @@ def _tails(place: float, edges: Array, per_deviation: complex, coefficients: Pai
             tail_coefficients(z if above[e] else -z, coefficients[e])
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _expanded(row: Pairs, coefficients: Pairs, above: bool) -> complex:
     """The sum of weights times tails: the distance of an edge falls with the mean if it is above it, else grows."""
     value = complex(0.0, 0.0)

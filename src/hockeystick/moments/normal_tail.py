@@ -66,7 +66,7 @@ def normal_tail(z: complex) -> complex:
     return total
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def tail_coefficients(z: complex, coefficients: Pairs) -> None:
     """``Pr(N(0, 1) > z + t) = sum_n coefficients[n] t^n`` for ``0 <= z <= FARTHEST``, ``|t| <= 1 / (2 PLACES)``.
 

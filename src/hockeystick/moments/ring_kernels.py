@@ -79,7 +79,7 @@ def first_states(budget: int, window: int) -> Counts:
     return first
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _following(counts: Counts, partial: Pairs, total: int, largest: int, powers: Pairs) -> int:
     """The next tuple with a sum of at most ``largest`` in lexicographic order, in place; its sum, or -1 at the end.
 
@@ -145,7 +145,7 @@ def sweep_bin(old: Pairs, new: Pairs, total: Pairs, powers: Pairs, own: Pairs, c
     accumulate(total, _advance(old, new, powers, own, chunk_size, Step(0, 0, powers.shape[0] - 1, True, True)))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _advance(
     old: Pairs,
     new: Pairs,
@@ -165,11 +165,13 @@ def _advance(
     largest = own.size - 1
     budget, new_budget = largest - before, largest - before - shift
     place = first_states(new_budget, kept + 1)
-    new[: place[-1]] = 0.0
+    for i in range(place[-1]):
+        new[i] = 0.0
     prefix = np.zeros(kept, dtype=np.int64)
     partial = np.ones(kept + 1, dtype=np.complex128)
     grown, chunk = np.zeros(largest + 1, dtype=np.complex128), np.zeros(largest + 1, dtype=np.complex128)
-    source, mass, waiting = 0, prefix.sum(), 0
+    source, waiting = 0, 0
+    mass = np.int64(0)  # a plain 0 is a type of its own, for which _following would be compiled again
     while mass >= 0:
         room = budget - mass
         for x in range(room + 1 if drops else 1):
@@ -195,7 +197,8 @@ def _advance(
         waiting += 1
         if waiting == chunk_size:
             accumulate(grown, chunk)
-            chunk[:] = 0.0
+            for m in range(largest + 1):
+                chunk[m] = 0.0
             waiting = 0
         mass = _following(prefix, partial, mass, budget, powers)
     accumulate(grown, chunk)
@@ -245,7 +248,7 @@ def _draw(level: int, p: int, chain: _Chain, start: int, bins: int, factors: Pai
     _multiply_field(new, old, p + bins - wrapped.shape[1], last + 1, wrapped[row])
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _last_two(table: Pairs, inner: Pairs, chain: _Chain, least: int, start: int, factors: Pairs) -> None:
     """Both draws after a chain of all but two.
 
@@ -297,7 +300,10 @@ def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, f
         if p >= most or p + (largest - 1 - level) * reach < least - 1:
             return
         _draw(level, p, chain, start, bins, factors, wrapped)
-        if steps[level:].sum() == 0:
+        left = 0
+        for x in range(level, steps.size):
+            left += steps[x]
+        if left == 0:
             partial[root - 1, level + 1, p] = weight[level + 1]
     level = root
     upcoming[level] = max(p, least - 1 - (largest - 1 - level) * reach)

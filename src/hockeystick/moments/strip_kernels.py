@@ -16,7 +16,7 @@ from hockeystick.moments.normal_tail import FARTHEST, LEAST_CHANCE, LEFT_OUT, in
 Integers = NDArray[np.int64]
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _add_all(row: Pairs, weight: complex, key: int, field: Pairs, last: int, times: int, labels: Integers) -> None:
     """Add every choice of one more bin from ``last`` on, which was drawn ``times`` times so far."""
     for i in range(last, labels.size):

@@ -128,7 +128,7 @@ def window_sums(
     return sums
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, inline="always")
 def _add_adjoints(
     begins: Counts, counts: Counts, start: Array, values: Array, table: Array, first: Counts, adjoints: Array
 ) -> None:
@@ -159,11 +159,14 @@ def window_adjoints(
     if kinds.size == 1:
         _add_adjoints(begins, counts, start, values, tables[kinds[0]], first[0], adjoints)
     else:
-        x, y = np.zeros(counts.max()), np.zeros(counts.max())
+        most = 0
+        for s in range(counts.size):
+            most = max(most, counts[s])
+        x, y = np.zeros(most), np.zeros(most)
         for s in range(start.size):
             n, begin = counts[s], begins[s]
-            x[:n] = start[s] * values[0, s]
-            y[:n] = start[s] * values[1, s]
+            for j in range(n):  # one by one, as above
+                x[j], y[j] = start[s] * values[0, s], start[s] * values[1, s]
             for i in range(kinds.size):
                 table, place = tables[kinds[i]], first[i, s]
                 c, d = table[0, place : place + n], table[1, place : place + n]

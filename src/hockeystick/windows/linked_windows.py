@@ -310,7 +310,7 @@ def mixtures_above(support: Array, masses: Array, infinite: Array, owners: Array
     for steps, which in pairs:
         # The least convex functions above all that these steps lack are the calls and puts of masses to add.
         dearer = convex_above(above, np.maximum(lack[0][steps].max(axis=0), 0.0))
-        cheaper = convex_above(below[::-1], np.maximum(lack[1][steps].max(axis=0), 0.0))
+        cheaper = convex_above(np.ascontiguousarray(below[::-1]), np.maximum(lack[1][steps].max(axis=0), 0.0))
         raised[which, middle + 1 :] += dearer[:-1]
         raised[which, :middle] += cheaper[-2::-1]
         raised[which, middle] += max(float(lack[2][steps].max()), 0.0)

@@ -221,7 +221,7 @@ def _solution(grid: _Grid) -> Array | None:
     return solved
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _inverse(matrix: Array, result: Array) -> bool:
     """Gauss and Jordan with row pivots; False where the matrix is singular. ``matrix`` is overwritten."""
     size = matrix.shape[0]
@@ -306,7 +306,7 @@ def exchange(
     return False
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _is_vertex(rows: Array, expectations: Array, atoms: Places, mass: Array) -> bool:
     """Whether the masses at the atoms are what they should be: then, by duality, the weights are optimal."""
     for j in range(mass.size):

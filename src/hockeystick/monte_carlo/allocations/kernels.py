@@ -105,7 +105,7 @@ def add_visits(rng: np.random.Generator, visits: int, tag: int, seen: Integers, 
         counts[step] += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def add_copies(
     rng: np.random.Generator,
     visits: int,
@@ -157,7 +157,7 @@ def add_copies(
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _holds(values: Integers, begin: int, end: int, value: int) -> bool:
     """Whether one of ``values[begin:end]`` is ``value``."""
     holds = False
@@ -205,7 +205,7 @@ def log_ratio(y: Array, visits: int, sigma: float, masses: Array) -> float:
     return float(total + np.log(masses[visits]) - visits * log_z - ways)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _log_odds(y: Array, visits: int, sigma: float) -> float:
     """log z with a mean number of ones near ``visits``, by bisection that tries Newton's steps first."""
     bins = y.size

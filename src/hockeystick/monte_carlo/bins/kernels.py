@@ -147,7 +147,7 @@ def tuple_growth(rng: np.random.Generator, growth: Array, drawn: bool, tuples: I
     return log(value)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def concentrated_tuple(rng: np.random.Generator, focused: Array, spread: Array, tuples: Integers) -> None:
     """Fill the tuple with independent balls around a uniform centre."""
     bins = focused.shape[0]
@@ -156,7 +156,7 @@ def concentrated_tuple(rng: np.random.Generator, focused: Array, spread: Array, 
         tuples[k] = place_of(rng.random() * (bins / spread[centre]), focused[centre])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def log_concentration(focused: Array, spread: Array, tuples: Integers, work: Array) -> float:
     """Log of how much likelier a tuple is around a uniform centre than with uniform balls."""
     work[:] = 1.0

@@ -119,7 +119,7 @@ def split(field: float, nodes: Array) -> tuple[int, float]:
     return below, min((moved - nodes[below]) / (nodes[below + 1] - nodes[below]), 1.0)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def draw_counts(
     rng: np.random.Generator,
     chain: ChainTables,

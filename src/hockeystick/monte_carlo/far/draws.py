@@ -100,7 +100,7 @@ def draw_tupled(rng: np.random.Generator, overlaps: Overlaps, edges: Edges, sour
     return bool(rng.random() < np.exp(min(common - source.cap, 0.0)))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def draw_tuple(
     rng: np.random.Generator, overlaps: Overlaps, edges: Edges, order: int, counts: Array, mean: Array
 ) -> float:
@@ -186,7 +186,7 @@ def add_columns(columns: Array, counts: Array, y: Array) -> None:
             add_column(columns, u, counts[u], y)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def scratch_of(steps: int, edges: Edges, draws: Draws) -> Scratch:
     """For :func:`estimate`."""
     return Scratch(
@@ -201,7 +201,7 @@ def scratch_of(steps: int, edges: Edges, draws: Draws) -> Scratch:
     )
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def estimate(
     rng: np.random.Generator, overlaps: Overlaps, edges: Edges, draws: Draws, given: bool, scratch: Scratch, out: Array
 ) -> None:

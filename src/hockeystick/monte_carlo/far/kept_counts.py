@@ -22,7 +22,7 @@ PART = 32
 """Opportunities that are drawn before it is asked whether the counts can still be kept."""
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def draw_kept_counts(
     rng: np.random.Generator,
     chain: ChainTables,
@@ -80,7 +80,7 @@ def law_of(opportunities: int, chain: ChainTables) -> Law:
     return np.zeros(opportunities), np.zeros(nodes.size), np.zeros(nodes.size), below, share
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def begin(law: Law) -> None:
     """No opportunity yet: no fields, and the first node."""
     law[0][:] = 0.0
@@ -88,7 +88,7 @@ def begin(law: Law) -> None:
     law[1][0] = 1.0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def log_excess(
     counts: Array,
     couplings: Array,
@@ -139,7 +139,7 @@ def log_excess(
     return total, low, high
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def log_waited(
     counts: Array, chain: ChainTables, min_sep: int, starts: Array, first: int, last: int, able: int, state: int
 ) -> tuple[float, int, int]:

@@ -28,7 +28,7 @@ class Overlaps(NamedTuple):
     kept: Array
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def weigh(chances: Array, ratio: float, square: float) -> tuple[float, float]:
     """The sum of ``chances[j] ratio^j exp(-j (j - 1) square / 2)``, and the mean of j with these weights."""
     gained = chances[1] * ratio
@@ -92,7 +92,7 @@ def exponents(columns: Array, couplings: Array, y: Array, out: Array) -> None:
         out[u] = total - 0.5 * couplings[u, 0]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _add_four(column: Array, y: Array, out: Array) -> None:
     """Add four rows of a column to its products: sums stay in registers that long."""
     c0, c1, c2, c3 = column[0], column[1], column[2], column[3]
@@ -123,7 +123,7 @@ def weight_of(single: float, again: float, number: int) -> float:
     return weight
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def products(odds: Array, kept: Array, edges: Edges, block: int, table: Array, units: Array) -> float:
     """``log X'_A``, and in ``table[u, k]`` what it is from the node u on, with k participations left in u's block.
 
@@ -188,7 +188,7 @@ def _worth(u: int, block: int, table: Array, units: Array) -> float:
     return float(table[u, -1] * np.exp(units[u // block, 0] - units[0, 0]))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def log_history(
     rng: np.random.Generator,
     kept: Array,
@@ -250,14 +250,14 @@ def log_history(
     return float(total + np.log(product))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _take_off(left: Array, kept: Array, at: int, begin: int, end: int) -> None:
     """What a participation leaves of the weights from ``begin`` up to ``end``."""
     for v in range(np.uint64(begin), np.uint64(max(begin, end))):
         left[v] *= kept[at, v - np.uint64(at)]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _drawn_start(rng: np.random.Generator, start: Array, block: int, table: Array, units: Array) -> int:
     """The first node, as X'_A weighs them."""
     if start.size == 1:

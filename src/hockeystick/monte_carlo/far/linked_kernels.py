@@ -131,7 +131,7 @@ def draw_links(
     return kept
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _link_pairs(rng: np.random.Generator, link: float, linked: Flags) -> None:
     """Give each pair a link with the chance ``1 - e^-link``, from one link to the next. O(participations + links)."""
     size = linked.size
@@ -150,7 +150,7 @@ def _link_pairs(rng: np.random.Generator, link: float, linked: Flags) -> None:
             other += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def draw_owners(
     rng: np.random.Generator,
     times: Integers,
@@ -178,7 +178,7 @@ def draw_owners(
     return chance
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def draw_history(
     rng: np.random.Generator,
     times: Integers,
@@ -207,7 +207,7 @@ def draw_history(
     walk(rng, draw_start(rng, first) if u < 0 else u, prob, min_sep, counts)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _draw_start(rng: np.random.Generator, first: Array, again: Array, target: int) -> int:
     """The first opportunity at which an example is free that is free at the target too."""
     last, total = min(first.size - 1, target), 0.0

@@ -153,7 +153,7 @@ def draw_start(rng: np.random.Generator, start: Array) -> int:
     return int(place_of(rng.random(), start))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def draw_visits(rng: np.random.Generator, edges: Edges, counts: Array) -> None:
     """Add the participations of one history to ``counts``, edge by edge."""
     u = draw_start(rng, edges.start) if edges.start.size > 1 else 0

@@ -66,7 +66,7 @@ def log_forest(
     return float(log_total)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _joined(
     y: float, scale: float, left: Array, right: Array, width: int, factors: Array, wider: int, out: Array
 ) -> float:
@@ -160,7 +160,7 @@ def draw_tree(rng: np.random.Generator, level: int, splits: Array, roots: Array,
             counts[2 * place], counts[2 * place + 1] = left, above - left
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def add_participations(
     rng: np.random.Generator, levels: Integers, scale: float, chances: Array, caps: Integers, y: Array, counts: Integers
 ) -> None:
@@ -173,7 +173,7 @@ def add_participations(
         first += (2 << level) - 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _drawn_inside(rng: np.random.Generator, level: int, chances: Array, caps: Integers, counts: Integers) -> bool:
     """Draw the participations of one tree; whether they keep to the caps."""
     inside = True

@@ -86,7 +86,7 @@ def draw_outputs(rng: np.random.Generator, law: Recursion, of_p: bool, mean: Arr
         out[sample, 1] = np.dot(mean, y[:n])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def participate(rng: np.random.Generator, law: Recursion, y: Array) -> None:
     """Add the columns of one run's participations to y, shape (n + p,), of which the last p stay zero."""
     n, step = law.half_squares.size, place_of(rng.random(), law.first)
@@ -107,7 +107,7 @@ def add_column(taps: Array, step: int, times: float, n: int, y: Array) -> None:
         y[step + d] += times * taps[d, column]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _taken(rng: np.random.Generator, law: Recursion) -> int:
     """A Binomial(k, q), given that it is positive."""
     k = law.log_weights.size
@@ -173,7 +173,7 @@ def log_sum(law: Recursion, work: Workspace) -> float:
     return sum_logs(law, work.terms, work.values)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def sum_terms(law: Recursion, work: Workspace) -> float:
     """The same from the log E_i, in ``terms``."""
     if not in_range(work.terms.max(), law):
@@ -248,7 +248,7 @@ def _add_eight(taps: Array, y: Array, tile: Array) -> None:
         tile[i] = total + t7 * y[i + 7]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _weigh(law: Recursion, work: Workspace) -> float:
     """Put the E_i in ``values``; return the largest exponent. Where that exceeds RANGE the values are void."""
     largest = -np.inf

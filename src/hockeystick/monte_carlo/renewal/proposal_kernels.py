@@ -18,7 +18,7 @@ Densities = tuple[Recursion, Recursion, Recursion]
 """Of X, of Xt and of a chain; their columns are the same."""
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def log_densities(outputs: Array, densities: Densities, mixed: bool, work: Workspace, out: Array) -> None:
     """Fill ``out`` with log X, log Xt and, where mixed, the log-density of the chain relative to Q, at one output.
 
@@ -32,7 +32,7 @@ def log_densities(outputs: Array, densities: Densities, mixed: bool, work: Works
     out[2] = log_sum(chain, work) if mixed else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def draw_chain(rng: np.random.Generator, steps: Integers, shifts: Array, length: int, chain: Recursion) -> int:
     """Draw the participations of a cold chain, in ascending order, with their shifts; return their number."""
     rate = -np.expm1(chain.log_stay)

@@ -271,14 +271,16 @@ def _fill(values: Array, log_skip: float, log_takes: Array, lagged: Array, copie
     for step in range(values.shape[0] - 1, -1, -1):
         for state in range(values.shape[1]):
             most = weigh_moves(terms, step, state, values, log_skip, log_takes, lagged, copies)
-            largest = terms[: most + 1].max()
+            largest = terms[0]
+            for taken in range(1, most + 1):
+                largest = max(largest, terms[taken])
             total = 0.0
             for taken in range(most + 1):
                 total += np.exp(terms[taken] - largest)
             values[step, state] = largest + np.log(total)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def draw_participations(rng: np.random.Generator, steps: Integers, counts: Integers, terms: Array, table: Table) -> int:
     """Draw at which steps how many copies take part, in ascending order; return the number of such steps.
 

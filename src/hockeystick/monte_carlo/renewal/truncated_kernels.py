@@ -52,7 +52,7 @@ def draw_truncated(rng: np.random.Generator, cuts: Truncation, from_first: bool,
         log_ratios[sample] = of_p - of_q
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def draw_counts(rng: np.random.Generator, min_sep: int, prob: float, warm: bool, others: int, counts: Integers) -> None:
     """How many of ``others`` independent examples are taken at each step: binomials of those available. O(n + b).
 
@@ -73,7 +73,7 @@ def draw_counts(rng: np.random.Generator, min_sep: int, prob: float, warm: bool,
         returning[place] = counts[t]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _draw_output(rng: np.random.Generator, cuts: Truncation, counts: Integers, from_first: bool, y: Array) -> None:
     """Noise and the shifts of one draw of the participations and survivals, in units of sigma, in the first n rows."""
     law, n = cuts.law, counts.size

@@ -136,7 +136,7 @@ def _add_counts(
         state = following
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def log_products(scaled: Array, prob: float, couplings: Array, weights: Array, y: Array, out: Array) -> None:
     """``log X'`` and ``log F`` of outputs y; no exponential is above 1, and sums are Kahan's.
 

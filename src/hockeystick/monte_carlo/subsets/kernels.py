@@ -54,7 +54,7 @@ def draw_outputs(rng: np.random.Generator, mixture: Mixture, of_p: bool, mean: A
         out[sample, 1] = inner(mean.ravel(), y.ravel())
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def inner(a: Array, b: Array) -> float:
     """The inner product, by Kahan's summation: its error does not grow with the number of terms."""
     total, lost = 0.0, 0.0
@@ -119,7 +119,7 @@ def log_ratio(scaled: Array, fresh: Flags, prob: float, y: Array) -> float:
     return float(np.log(total) + log_scale)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _cross_factors(block: Array, cross: Array) -> None:
     """``exp(-sum_{d < d' in f} <a_d, a_d'>)`` for every pattern f of w bits; ``block`` has the shape (rows, w)."""
     rows, window = block.shape

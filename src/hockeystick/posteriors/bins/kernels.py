@@ -69,7 +69,7 @@ def reference_families(
     return psi, divergence, informative, alike
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def failure(threshold: float, centres: Array, deviation: Array, best: Array, slope: Array) -> tuple[float, float]:
     """``mean over k of min_psi Phi((t - nu) / xi)``, rounded up, and its derivative (which steers only).
 
@@ -96,7 +96,7 @@ def failure(threshold: float, centres: Array, deviation: Array, best: Array, slo
     return total / count * (1.0 + SAFETY) + UNDERFLOW, derivative / count
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def threshold_within(
     allowed: float, start: float, centres: Array, deviation: Array, best: Array, slope: Array
 ) -> float:
