@@ -132,7 +132,7 @@ def _advance(
     prefix = np.zeros(kept, dtype=np.int64)
     partial = np.zeros(kept + 1)
     grown, chunk, waiting = np.zeros(largest + 1), np.zeros(largest + 1), 0
-    source, mass = 0, np.int64(0)  # a plain 0 is a type of its own, for which _following would be compiled again
+    source, mass = 0, 0 * kept  # a plain 0 is a type of its own, for which _following would be compiled again
     while mass >= 0:
         room = budget - mass
         shared = np.exp(partial[kept] - peak * mass)

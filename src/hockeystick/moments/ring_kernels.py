@@ -170,8 +170,7 @@ def _advance(
     prefix = np.zeros(kept, dtype=np.int64)
     partial = np.ones(kept + 1, dtype=np.complex128)
     grown, chunk = np.zeros(largest + 1, dtype=np.complex128), np.zeros(largest + 1, dtype=np.complex128)
-    source, waiting = 0, 0
-    mass = np.int64(0)  # a plain 0 is a type of its own, for which _following would be compiled again
+    source, mass, waiting = 0, 0, 0
     while mass >= 0:
         room = budget - mass
         for x in range(room + 1 if drops else 1):
