@@ -6,6 +6,7 @@ INDEPENDENCE = "tests/training/test_huggingface_independence.py"
 DERIVATIVES = "tests/training/test_huggingface_derivatives.py"
 PROCESSES = "tests/training/test_huggingface_processes.py"
 PRIVATE = "tests/training/test_huggingface_private.py"
+EXACT_SHARDS = "tests/training/test_exact_shards.py"
 
 FAULTS = [
     (
@@ -246,5 +247,33 @@ FAULTS = [
         "        if count > 1:",
         "an example without a row passes the trial",
         "tests/training/test_huggingface_crowds.py",
+    ),
+    (
+        "training/torch/shards.py",
+        "in (policy.param_dtype, policy.reduce_dtype) if",
+        "in (policy.param_dtype,) if",
+        "sums over processes are rounded to 16 bits before the noise",
+        f"{EXACT_SHARDS}::test_sums_over_processes_that_are_rounded_or_scaled_before_the_noise_are_refused",
+    ),
+    (
+        "training/torch/shards.py",
+        "        if factor is not None:",
+        "        if factor == 0.0:",
+        "sums over processes are as many times too large for their noise",
+        f"{EXACT_SHARDS}::test_sums_over_processes_that_are_rounded_or_scaled_before_the_noise_are_refused",
+    ),
+    (
+        "training/huggingface/trainer.py",
+        "criterion(losses * 0.0)",
+        "criterion(losses)",
+        "an example is summed twice where processes have other numbers of parts",
+        f"{PROCESSES}::test_two_processes_are_one_run",
+    ),
+    (
+        "training/huggingface/independence.py",
+        "        if self.trainer.accelerator.num_processes == 1:",
+        "        if True:",
+        "the loss of a pair depends on the process that it falls to, and so on the pairs beside it",
+        f"{PROCESSES}::test_losses_that_depend_on_the_process_are_refused_in_all_of_them",
     ),
 ]

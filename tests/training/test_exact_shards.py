@@ -249,6 +249,7 @@ def reduced(mesh, factor=None, *, exact=False, **policy):
         ({"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32}, r"computed and added up in torch\.bfloat16"),
         ({"factor": 1.0}, r"must be means over the processes, .* set_gradient_divide_factor\(1\.0\)"),
     ],
+    ids=["reduced", "computed", "scaled"],
 )
 def test_sums_over_processes_that_are_rounded_or_scaled_before_the_noise_are_refused(options, message, mesh):
     """Whole numbers are not: they are added up by other means. A factor of 1, of two processes, halves the noise."""

@@ -194,6 +194,7 @@ def test_the_trainers_of_trl_train_in_two_processes_as_in_one(kind, left_by_trl,
         ("another", r"same loss in all processes; .* Got 0\.693147 in process 0 and 0\.6"),
         ("sent", r"loss of Sends must be computed in one process, as it calls torch\.distributed \(c10d::allreduce_"),
     ],
+    ids=["another", "sent"],
 )
 def test_losses_that_depend_on_the_process_are_refused_in_all_of_them(kind, message, left_by_trl):
     """Where a pair is trained would change with the pairs beside it, and a count of all pairs with their number."""
