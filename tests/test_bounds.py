@@ -100,6 +100,22 @@ def test_next_to_a_very_good_guess_nothing_else_is_looked_at(side: Side, off: fl
     assert max(abs(look / TRUTH - 1.0) for look in looks) <= 1e-5
 
 
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("off", [0.9, 0.95, 1.05, 1.1])
+def test_beyond_a_poor_guess_a_search_goes_as_far_as_its_secant_says(side: Side, off: float) -> None:
+    """And half as far again: looks far from the answer cost lines and laws that nothing else needs."""
+    looks: list[float] = []
+
+    def watched(epsilon: float) -> float:
+        looks.append(epsilon)
+        return exp(-epsilon)
+
+    found = smallest_epsilon(watched, 1e-3, side, near=off * TRUTH)
+    assert found == pytest.approx(TRUTH, rel=1e-8)
+    assert all(1.0 - 0.6 * abs(off - 1.0) < look / TRUTH < 1.0 + 0.6 * abs(off - 1.0) for look in looks[2:])
+    assert len(looks) <= 7
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0])
 def test_slack_costs_its_factor_on_the_side_of_the_bound(epsilon: float) -> None:
     """delta moves by (1 + e^epsilon) times the slack: up for upper bounds, down for lower ones, far above rounding."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, isnan, log
+from math import exp, inf, isnan, log
 
 import numpy as np
 
@@ -18,6 +18,8 @@ NEARBY, FARTHER = 1.03, 1.15
 """Factors by which the expected epsilon is trusted, at first and once more."""
 COMMON, HALVINGS = 1.0, 4
 """Where a search begins that expects nothing, and how often it halves that before it asks at 0."""
+OVERSHOOT, LEAST_STEP = 1.5, 1e-3
+"""How far beyond the end of a secant a search goes that has not reached its target, and at least, as a share."""
 SMALLEST_EPSILON = 1e-300
 SMALLEST_RATIO = 1e-12
 """Relative to delta; the search for an epsilon treats smaller values alike, because only the sign matters there."""
@@ -200,7 +202,10 @@ def smallest_epsilon(
         if at_low > 0.0:
             break
         wider = 0.5 if near is None or low < near / NEARBY else 1.0 / FARTHER
-        low, high, at_high = wider * low, low, at_low
+        step = (1.0 - wider) * low
+        if near is not None:
+            step = min(step, _overshoot(low, at_low, high, at_high))
+        low, high, at_high = low - step, low, at_low
         at_low = excess(low)
     if at_low <= 0.0:
         low, high, at_high, at_low = 0.0, low, at_low, excess(0.0)
@@ -209,9 +214,11 @@ def smallest_epsilon(
     while at_high > 0.0:
         if high >= MAX_EPSILON:
             return float("inf") if side is Side.UPPER else high
-        low, at_low = high, at_high
         wider = 4.0 if near is None else 1.5 if high > near * NEARBY else FARTHER
-        high = min(high * wider, MAX_EPSILON)
+        step = (wider - 1.0) * high
+        if near is not None:
+            step = min(step, _overshoot(high, at_high, low, at_low))
+        low, at_low, high = high, at_high, min(high + step, MAX_EPSILON)
         at_high = excess(high)
     while low == 0.0 and high > SMALLEST_EPSILON:
         at_place = excess(1e-3 * high)
@@ -221,3 +228,13 @@ def smallest_epsilon(
             high, at_high = 1e-3 * high, at_place
     low, high = close_bracket(excess, (low, at_low), (high, at_high), tolerance * max(low, 0.1 * high))
     return high if side is Side.UPPER else low
+
+
+def _overshoot(place: float, value: float, before: float, value_before: float) -> float:
+    """One and a half times as far from a place as the secant through an earlier one says that the target is.
+
+    Infinite where the secant says nothing, and no less than a share of the place: profiles have flat parts.
+    """
+    if not abs(value_before) > abs(value) > 0.0:
+        return inf
+    return max(OVERSHOOT * abs(place - before) * abs(value) / (abs(value_before) - abs(value)), LEAST_STEP * place)
