@@ -160,7 +160,7 @@ FAULTS = [
         "both = first[:, None] * second\n        both += first[:, None]",
         "both = np.zeros(1) * first[:, None] * second\n        both += first[:, None]",
         "exponentials of a sum lack the product of those of its parts",
-        "tests/laws/test_allocated_epochs.py",
+        "tests/laws/test_mean_of_ratios.py",
     ),
     (
         _PRODUCT,

@@ -3,7 +3,8 @@
 An entry is (path, old text, new text, reason, tests); the old text occurs once in the file.
 """
 
-_MEAN, _POWERS = "src/hockeystick/laws/mean_of_ratios.py", "src/hockeystick/laws/tilted_powers.py"
+_MEAN, _OF_MEAN = "src/hockeystick/laws/mean_of_ratios.py", "tests/laws/test_mean_of_ratios.py"
+_POWERS = "src/hockeystick/laws/tilted_powers.py"
 _EPOCHS, _TESTS = "src/hockeystick/laws/allocated_epochs.py", "tests/laws/test_allocated_epochs.py"
 _LATTICE = "src/hockeystick/laws/lattice_laws.py"
 _RARE, _OF_RARE = "src/hockeystick/laws/rare_steps.py", "tests/laws/test_rare_steps.py"
@@ -38,84 +39,84 @@ FAULTS = [
         "lower = values - known - errors - 1.0 / expm1(DAMPING)",
         "lower = values - known - errors",
         "what the rule adds out of the money is taken for the value",
-        _TESTS,
+        _OF_MEAN,
     ),
     (
         _MEAN,
         "error=1.01 * float(errors.sum()) + cut_off,",
         "error=1.01 * float(errors.sum()),",
         "what is cut off the line is forgotten",
-        _TESTS,
+        _OF_MEAN,
     ),
     (
         _MEAN,
         "return 4.0 * exp(-QUADRATURE) + left_out + UNIT_ROUNDOFF * rounding * 1.01",
         "return 4.0 * exp(-QUADRATURE) + UNIT_ROUNDOFF * rounding * 1.01",
         "what the rule for departures leaves out is not charged",
-        _TESTS,
+        _OF_MEAN,
     ),
     (
         _MEAN,
         "return 4.0 * exp(-QUADRATURE) + left_out + UNIT_ROUNDOFF * rounding * 1.01",
         "return left_out + UNIT_ROUNDOFF * rounding * 1.01",
         "what the rule for departures errs by is not charged",
-        _TESTS,
+        _OF_MEAN,
     ),
     (
         _MEAN,
         "before, after = ceil(REACH / step) + 1, ceil((REACH + self.mu) / step) + 1",
         "before, after = ceil(REACH / step) + 1, ceil(REACH / step) + 1",
         "the rule for departures ends where ratios still count",
-        _TESTS,
+        _OF_MEAN,
     ),
     (
         _MEAN,
         "- 2.0 * np.sin(0.5 * imaginary) ** 2",
         "- 1.99 * np.sin(0.5 * imaginary) ** 2",
         "a complex expm1 is wrong",
-        _TESTS,
+        _OF_MEAN,
     ),
     (
         _MEAN,
         "WINDOW, NARROW_WINDOW = 8.0, 4.0",
         "WINDOW, NARROW_WINDOW = 8.0, 0.4",
         "copies of the rule come from smaller places too",
-        _TESTS,
+        _OF_MEAN,
     ),
     (
         _MEAN,
         "self.step * block * np.arange(count)",
         "self.step * BLOCK * np.arange(count)",
         "long blocks of frequencies begin where short ones would",
-        _TESTS,
+        _OF_MEAN,
     ),
     (
         _MEAN,
         "np.add.reduceat(starts * sums, np.arange(0, count, ceil(sqrt(count))), axis=1)",
         "np.add.reduceat(starts * sums, np.arange(1, count, ceil(sqrt(count))), axis=1)",
         "the first block of frequencies is in no group",
-        _TESTS,
+        _OF_MEAN,
     ),
     (
         _MEAN,
         "known += np.maximum(shifts, 0.0)",
         "known *= 1.0",
         "a put is taken for what is out of the money",
-        _TESTS,
+        _OF_MEAN,
     ),
     (
         _MEAN,
         "most, (places, rotations) = exp(power / bins) - off, self._rotations",
         "most, (places, rotations) = exp(0.8 * power / bins) - off, self._rotations",
         "lines end too early",
-        _TESTS,
+        _OF_MEAN,
     ),
     (
         _MEAN,
         "shares = np.full(count, 2.0 / window)",
         "shares = np.full(count, 1.9999 / window)",
         "frequencies count a little less than twice",
-        _TESTS,
+        _OF_MEAN,
     ),
     (
         _LATTICE,
@@ -346,7 +347,7 @@ FAULTS = [
         "cut_off = exp(rate + power) * 2.0",
         "cut_off = exp(rate + SMALLEST_POWER) * 2.0",
         "what short lines leave out is charged as if they were long",
-        _TESTS,
+        _OF_MEAN,
     ),
     (
         _POWERS,
