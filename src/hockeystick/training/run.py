@@ -60,8 +60,7 @@ class Run:
     Args:
         mechanism: has a noise multiplier.
         num_examples: size of the dataset.
-        shape: of the parameters, for the noise; None where another process adds it (another rank of a
-            distributed run) and :meth:`noise` gives None.
+        shape: of the parameters, for the noise; None where another rank adds it, and :meth:`noise` gives None.
         rng: seeds the batches, the noise and the key of the commitments; None for a fresh seed of the operating system.
         secure: take the noise from AES-256 under a key of the operating system, and the seed of the batches from there;
             needs the ``cryptography`` package and excludes ``rng``.
@@ -312,10 +311,9 @@ class Run:
     def executed(self) -> Mechanism | None:
         """The mechanism of exactly the steps that were taken, where there is one, which may have a smaller epsilon.
 
-        None before the first step, within an epoch of a sampler that plans whole ones, and for a strategy whose first
-        steps are not those of its shorter self (an optimised one). The whole plan's certificate covers every early stop
-        that looks only at what was released, as the first steps are a function of all of them. This mechanism's covers
-        only a stop that was decided without looking at the data or at anything that was trained on them.
+        None before the first step, within an epoch of a sampler that plans whole ones, and for an optimised strategy,
+        whose first steps are not those of its shorter self. The whole plan's certificate covers every early stop that
+        looks only at what was released; this mechanism's, one that looked at neither data nor what was trained on them.
         """
         return self.first(self._step)
 
@@ -338,8 +336,7 @@ class Run:
         Args:
             certificate: of :attr:`mechanism`, or of :meth:`executed` for a stop that nothing private decided; None for
                 a record without one. A run with a violation has none, whatever is given.
-            stopped_without_looking: the caller's word that the number of steps depends on neither the data nor
-                anything that was trained on them.
+            stopped_without_looking: the caller's word that the number of steps depends on nothing private.
             also_checked, also_asserted: promises that the caller's framework checked, of those that are otherwise taken
                 on trust, and that it needs beside those of every run.
             rho: of exact sums whose integers change with other examples, by at most this part of the clipping norm, all
@@ -365,7 +362,6 @@ class Run:
             asserted.append("repeated_steps_repeat")
         if stopped_without_looking:
             asserted.append("stop_is_public")
-        broken = {violation.name for violation in self._violations}
         checks = [Check(name=name, status=Status.CHECKED) for name in dict.fromkeys(checked)]
         checks += [Check(name=name, status=Status.ASSERTED) for name in asserted if name not in checked]
         return RunRecord(
@@ -379,7 +375,7 @@ class Run:
             noise=None if self._noise is None else self._noise.source,
             noise_dtype=None if self._noise is None else self._noise.dtype.name,
             rho=rho,
-            checks=(*(check for check in checks if check.name not in broken), *self._violations),
+            checks=(*(check for check in checks if check.name not in self.violations), *self._violations),
             commitment=self._chain.head.hex(),
             certificate=None if self._violations else certificate,
         ).sealed()
