@@ -412,6 +412,17 @@ def test_a_light_method_that_is_the_best_is_found_where_it_was_expected(
     assert search._best_method(4.4) == ("comparison", pytest.approx(3.4))
 
 
+def test_a_method_that_was_seen_at_one_place_is_looked_at_once_more_for_its_slope(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its own slope is 2.8, that of the search 1.7."""
+    search, ran = _told(monkeypatch, below=2.93)
+    monkeypatch.setattr(search, "_affordable", lambda noise: ["moment_majorant", "moment_majorant_cells"])
+    name, noise = search._best_method(3.2)
+    assert (name, noise) == ("moment_majorant_cells", pytest.approx(2.9, rel=1e-3))
+    assert len([where for method, where in ran if method == "moment_majorant_cells"]) == 2
+
+
 def test_looks_begin_where_quick_methods_came_closest_though_that_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second place misses the target by five percent; the third passes by half of it."""
     search, _ = _told(monkeypatch, below=2.8)

@@ -277,10 +277,7 @@ class NoiseSearch:
         return outcomes
 
     def _first_answer(self, start: float) -> float:
-        """Remember and report what the methods that compile and run quickly certify, and where that is.
-
-        Returns: where looks at the others begin: of what is known of quick methods, the closest to the target.
-        """
+        """Remember and report what quick methods certify; other looks begin where they came closest to the target."""
         affordable = self._affordable(start)
         pair = dominating_pair(self.mechanism.with_noise(start))
         quick = [name for name in affordable if accountant(name).seconds(pair) <= QUICK]
@@ -325,10 +322,7 @@ class NoiseSearch:
         return upper <= self.epsilon * (1.0 + 2.0 * PORTABLE)
 
     def _final(self, noise: float, chosen: str | None = None) -> Answer:
-        """What certify says at its defaults.
-
-        Where both sides of the chosen method nearly meet, and light ones beside it take long, what it says alone.
-        """
+        """What certify says at its defaults; the chosen method alone if its sides nearly meet and others take long."""
         beside = [self._seconds(name, noise) for name in self._affordable(noise) if name != chosen]
         if chosen is not None and sum(seconds for seconds in beside if seconds <= self.policy.heavy) > BESIDE:
             outcomes = self.run(noise, [chosen], self.full, (Side.UPPER, Side.LOWER), METHOD_GOAL)
@@ -372,13 +366,18 @@ class NoiseSearch:
         if chosen is None or not chosen.value:
             return "gaussian", start
         name, off = chosen.method, log(chosen.value / self.epsilon)
+        seen = self._values(name, self.coarse)
         self._remember_looser(_uppers(outcomes), chosen.value, noise)
         self._remember_lower(outcomes, noise)
-        if name != "gaussian" and abs(off) > FAR and noise in self._values(name, self.coarse):
+        if name != "gaussian" and abs(off) > FAR and noise in seen:
             rivals |= {rival: self.coarse for rival, value in _uppers(outcomes).items() if value is not None}
             noise = self._nearer(name, noise)
         else:
             noise *= exp(off / self.slope)
+            # One more look, so that a slope of its own leads on.
+            if len(seen) == 1 and abs(off) > LOOK_WIDTH and 0.0 < self.upper(noise, [name], self.coarse) < inf:
+                self.slope = steepness_at(seen, noise) or self.slope
+                noise *= (seen[noise] / self.epsilon) ** (1.0 / self.slope)
         left = [rival for rival in rivals if rival not in ("gaussian", name) and (rival, Side.UPPER) not in self.looser]
         values = {rival: self.upper(noise, [rival], rivals[rival]) for rival in left} | {name: self.epsilon}
         closest = min(values, key=values.__getitem__)
