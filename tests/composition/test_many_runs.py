@@ -19,6 +19,7 @@ def test_searches_begin_at_what_mechanisms_with_other_noise_have(monkeypatch):
         return certificate
 
     monkeypatch.setattr("hockeystick.composition.compose.certify_with", watched)
+    monkeypatch.setattr("hockeystick.composition.compose.FEW_MECHANISMS", 2)
     many, other = hs.Poisson(sampling_prob=0.05, steps=60), hs.Poisson(sampling_prob=0.05, steps=61)
     runs = [hs.Mechanism(sampler=many, noise_multiplier=noise) for noise in (1.0, 1.04, 1.08, 1.02, 1.1)]
     runs += [hs.Mechanism(sampler=other, noise_multiplier=1.0), hs.Mechanism(sampler=many, noise_multiplier=4.0)]
@@ -43,6 +44,7 @@ def test_many_mechanisms_are_certified_without_their_whole_profiles(monkeypatch)
     assert [run.numbers.basis for run in few.certificates] == ["profile"] * 2
     assert [run.numbers.basis for run in many.certificates] == ["claim"] * 3, "equal mechanisms have one certificate"
     alone = [hs.certify(run, delta=DELTA) for run in runs[:3]]
+    assert [run.epsilon for run in few.certificates] == [run.epsilon for run in alone[:2]]
     for short, full in zip(many.certificates, alone, strict=True):  # searches end within 1e-9, wherever they begin
         assert short.epsilon.upper == pytest.approx(full.epsilon.upper, rel=2e-9)
         assert short.epsilon.lower == pytest.approx(full.epsilon.lower, rel=2e-9)

@@ -45,7 +45,10 @@ COARSE_NODES = 24
 FEW_ORDERS = 30
 """Orders of the contours of a composition, each of which costs a line for every different step."""
 FEW_MECHANISMS = 20
-"""Up to so many different mechanisms, certificates issued for a composition read attack numbers off whole profiles."""
+"""Up to so many different mechanisms, certificates issued for a composition are those of ``certify``, to the last bit.
+
+Those of more have attack numbers from their claims alone, and searches begin where other noise has its epsilon.
+"""
 USUAL_DELTA = 1e-6
 """Where a mechanism without a certificate is certified when delta at an epsilon is asked for."""
 Together = str | Sequence[Sequence[int]]
@@ -121,7 +124,7 @@ def as_certificates(
             if run not in issued:
                 alone = Question(delta=question.delta or USUAL_DELTA)
                 policy, deadline = planned(run, None, deadline)
-                near = expected.of(run)
+                near = None if whole else expected.of(run)
                 issued[run] = certify_with(run, alone, deadline, None, None, policy, whole=whole, near=near)
                 expected.learn(run, issued[run].bounds.upper)
             certificates.append(issued[run])
