@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hockeystick.laws.gaussian import gaussian_deltas
 from hockeystick.laws.law import Array
+from hockeystick.laws.normal import log_ndtr
 from hockeystick.types import Side
 
 LARGE = 1.0 / 12.0
@@ -159,23 +160,24 @@ class OneLargeRatio:
 
     def _above(self, places: NDArray[np.float64]) -> tuple[Array, Array]:
         """``Q(Y > y)`` and ``E[Y; Y > y]``."""
-        from scipy.special import ndtr
-
         z = np.log(places) / self.mu
-        return ndtr(-z - 0.5 * self.mu), ndtr(0.5 * self.mu - z)
+        return _ndtr(-z - 0.5 * self.mu), _ndtr(0.5 * self.mu - z)
 
     def _up_to(self, places: Array) -> tuple[Array, Array]:
         """``E[Y; Y <= y]`` and ``E[Y^2; Y <= y]``."""
-        from scipy.special import ndtr
-
         z = np.log(places) / self.mu
-        return ndtr(z - 0.5 * self.mu), np.exp(self.mu**2) * ndtr(z - 1.5 * self.mu)
+        return _ndtr(z - 0.5 * self.mu), np.exp(self.mu**2) * _ndtr(z - 1.5 * self.mu)
 
     def _density(self, places: Array) -> Array:
         """The density of Y."""
         z = np.log(places) / self.mu + 0.5 * self.mu
         density: Array = np.exp(-0.5 * z * z) / (places * self.mu * sqrt(2.0 * pi))
         return density
+
+
+def _ndtr(x: Array) -> Array:
+    """The normal distribution function without SciPy, relatively off by at most 5e-13 above 1e-300."""
+    return np.asarray(np.exp(log_ndtr(x)), dtype=np.float64)
 
 
 def _beyond(distance: Array, largest: Array, squares: Array) -> Array:
