@@ -1,4 +1,4 @@
-"""Descriptions are built when they are first used, by whichever thread comes first."""
+"""Descriptions: built when they are first used, by whichever thread comes first; errors have whole names of fields."""
 
 import sys
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from threading import Barrier
 from typing import Self
 
 import pytest
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.spec import Count, Spec
@@ -53,3 +53,44 @@ def test_threads_that_build_the_same_description_validate_by_it_alone() -> None:
         with ThreadPoolExecutor(THREADS) as pool:
             tasks = [pool.submit(use) for _ in range(THREADS)]
             assert {task.result() for task in tasks} == {(3, 2)}
+
+
+class Inner(Spec):
+    bins: Count = 1
+    epochs: Count = 1
+
+    @field_validator("epochs")
+    @classmethod
+    def _even(cls, value: int) -> int:
+        if value % 2:
+            raise InvalidInputError(f"The 'epochs' field must be even. Got {value} instead")
+        return value
+
+    @model_validator(mode="after")
+    def _few(self) -> Self:
+        if self.bins > 10:
+            raise InvalidInputError(
+                f"The 'bins' field must be at most 10. Got {self.bins} instead; outer.bins = 10 would do"
+            )
+        return self
+
+
+class Outer(Spec):
+    inner: Inner
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"bins": 11, "epochs": 2}, "field must be at most 10. Got 11 instead; outer.bins = 10 would do."),
+        ({"epochs": 3}, "field must be even. Got 3 instead."),
+    ],
+)
+def test_an_error_of_a_description_inside_another_has_the_whole_name_of_its_field(
+    values: dict[str, int], says: str
+) -> None:
+    name = min(values)
+    for description, content, whole in ((Inner, values, name), (Outer, {"inner": values}, f"inner.{name}")):
+        with pytest.raises(InvalidInputError) as error:
+            description.parse(content)
+        assert str(error.value) == f"The {whole!r} {says}"

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from threading import RLock
@@ -183,7 +184,11 @@ def one_sentence(
     context = problem.get("ctx", {})
     if kind == "value_error":
         message = message.removeprefix("Value error, ").rstrip(".")
-        return f"{message}." if not where or message.startswith("The ") else f"The {where!r} field: {message}."
+        return (
+            f"{_placed(message, where)}."
+            if not where or message.startswith("The ")
+            else f"The {where!r} field: {message}."
+        )
     if kind == "extra_forbidden":
         return f"The {where!r} field is not known here; remove it or correct its name."
     if kind == "missing":
@@ -198,6 +203,15 @@ def one_sentence(
         return f"The {where!r} field must be one of {expected}. Got {got} instead."
     subject = f"The {where!r} field" if where else f"The {name}"
     return f"{subject} must be {_allowed(kind, message, context)}. Got {shortened(value)} instead."
+
+
+def _placed(message: str, where: str) -> str:
+    """A message of a description that is a field of another, with the whole name of the field that it starts with."""
+    named = re.match(r"The '(\w+)' field", message)
+    if named is None or not where:
+        return message
+    whole = where if where.rpartition(".")[2] == named[1] else f"{where}.{named[1]}"
+    return f"The {whole!r} field{message[named.end() :]}"
 
 
 def _how_far(place: tuple[str, Mapping[str, Any]]) -> tuple[int, bool]:

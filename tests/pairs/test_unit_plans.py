@@ -36,8 +36,11 @@ def test_a_unit_travels_from_the_plan_to_the_mechanism_and_back() -> None:
 @pytest.mark.parametrize(
     ("unit", "what"),
     [
-        ({"kind": "user"}, "'examples_per_user' field has to be given for kind = 'user'"),
-        ({"kind": "example", "examples_per_user": 2}, "for kind = 'user' only. Got 2 instead"),
+        ({"kind": "user"}, "The 'unit.examples_per_user' field has to be given for kind = 'user'"),
+        (
+            {"kind": "example", "examples_per_user": 2},
+            "The 'unit.examples_per_user' field is for kind = 'user' only. Got 2 instead",
+        ),
         ({"kind": "user", "examples_per_user": 0}, "'unit.examples_per_user' field must be at least 1. Got 0 instead"),
         ({"kind": "household"}, "'unit.kind' field must be 'example' or 'user'. Got 'household' instead"),
         ({"neighbours": "any"}, "'unit.neighbours' field must be 'zero_out' or 'replace'. Got 'any' instead"),

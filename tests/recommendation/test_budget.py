@@ -289,6 +289,11 @@ def test_no_sampler_is_needed() -> None:
     assert {choice.candidate.plan.sampler.kind for choice in only.choices} == {"random_allocation"}
 
 
+def test_a_mechanism_is_no_plan() -> None:
+    with pytest.raises(InvalidInputError, match=r"The 'plan' argument must be a Plan\. Got Mechanism\(.* instead\."):
+        hs.recommend(BINS.mechanism(), limits=LIMITS, budget=0.0)
+
+
 def test_a_strategy_needs_a_sampler() -> None:
     with pytest.raises(InvalidInputError, match="'sampler' field is missing; a plan that names a strategy"):
         OpenPlan.parse({"data": DATA, "target": TARGET, "strategy": {"kind": "identity"}})

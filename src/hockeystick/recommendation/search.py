@@ -15,6 +15,7 @@ from hockeystick.errors import (
     InvalidInputError,
     OptimisationError,
     UnsupportedError,
+    shortened,
 )
 from hockeystick.plan import Plan, Target
 from hockeystick.recommendation.candidates import Candidate, Family, Limits, families, normalised, singles
@@ -446,8 +447,10 @@ def of_plan(
 ) -> Asked:
     """The question about a plan, with its own target where none is given; recommended plans have the target asked for.
 
-    Raises: InvalidInputError where there is none.
+    Raises: InvalidInputError where there is none, and for anything but a plan.
     """
+    if not isinstance(plan, Plan):
+        raise InvalidInputError(f"The 'plan' argument must be a Plan. Got {shortened(plan)} instead.")
     values = {
         "epsilon": plan.target.epsilon if epsilon is None else epsilon,
         "delta": plan.target.delta if delta is None else delta,
