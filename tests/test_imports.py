@@ -196,6 +196,11 @@ def test_public_names_exist(name: str) -> None:
     assert name in dir(hockeystick)
 
 
+def test_names_are_listed_once_and_those_of_others_are_not() -> None:
+    assert len(set(dir(hockeystick))) == len(dir(hockeystick))
+    assert not {"TYPE_CHECKING", "import_module"} & set(dir(hockeystick))
+
+
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = hockeystick.nothing

@@ -239,4 +239,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES, *_ROOMS])
+    return sorted({*globals(), *_HOMES, *_ROOMS} - {"TYPE_CHECKING", "import_module"})

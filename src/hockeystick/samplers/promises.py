@@ -48,6 +48,11 @@ class Promises:
         """Set what is remembered of the batches, before the first one."""
 
     @property
+    def made(self) -> tuple[str, ...]:
+        """The promises, by name, that the sampler of this run makes; its scheme may have more."""
+        return tuple(self.meanings)
+
+    @property
     def expected_batch_size(self) -> float:
         """The public number to divide the noisy sums by. It never depends on the batches."""
         return float(self.sampler.rate * self.num_examples)

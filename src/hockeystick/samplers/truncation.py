@@ -25,6 +25,12 @@ class TruncatedPromises(Promises):
     }
 
     @property
+    def made(self) -> tuple[str, ...]:
+        """Without a largest size there is none to promise."""
+        capped = self.sampler.truncated_batch_size is not None
+        return tuple(name for name in super().made if capped or name != "truncated_batch_size")
+
+    @property
     def expected_batch_size(self) -> float:
         """The rate times examples; at most the largest size."""
         return min(super().expected_batch_size, self.sampler.truncated_batch_size or np.inf)

@@ -348,7 +348,7 @@ class Run:
         if certificate is not None and certificate.mechanism != self._mechanism.pinned():
             check_early_stop(certificate, self.executed(), stopped_without_looking)
         checked = ["steps_in_order", "one_noise_row_a_step", "number_of_examples"]
-        checked += [*self._promises.meanings, *also_checked]
+        checked += [*self._promises.made, *also_checked]
         asserted = ["clipping", "norms", "noise_is_added", "public_normaliser", "same_data", "secrecy"]
         asserted += ["random_numbers", *also_asserted]
         if self._mechanism.exact:
