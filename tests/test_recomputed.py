@@ -30,6 +30,13 @@ def test_no_method_is_said_to_be_better_than_the_certificate(certificate, report
     assert max(lower) <= certificate.epsilon.lower
 
 
+def test_the_search_for_noise_at_other_epsilons_reports_nothing(certificate):
+    """What it would report is no bound on the noise of the certificate."""
+    said = []
+    assert recomputed(certificate, deadline=hs.Deadline(60.0, on_report=said.append)).noise
+    assert said == []
+
+
 def test_every_noise_multiplier_is_certified_for_its_epsilon(certificate, report):
     assert report.noise.keys() >= {1.0, 2.0, 4.0}
     assert list(report.noise) == sorted(report.noise)

@@ -230,7 +230,7 @@ def _noise(
             epsilon=epsilon,
             delta=delta,
             method=method.method,
-            deadline=deadline,
+            deadline=Deadline(deadline.remaining(), deadline.on_tick),  # whose reports are of another target
             generator=None if certificate.generator is None else certificate.generator.name,
         )
     except (BudgetExceededError, CannotCertifyError):

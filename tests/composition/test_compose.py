@@ -485,6 +485,8 @@ def test_the_text_says_the_claim_the_runs_and_what_to_do(both):
     assert text.startswith("(epsilon, delta) = (")
     assert "2, on the same data" in text
     assert "identity with poisson, 40 steps, noise multiplier 1" in text
+    step = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=1), noise_multiplier=2.0)
+    assert "identity with poisson, 1 step, noise multiplier 2" in str(hs.compose([step], delta=DELTA))
     assert "Draw the batches and the noise of every run afresh" in text
 
 

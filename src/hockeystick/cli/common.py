@@ -196,7 +196,7 @@ def working(
 
         check_registered(mechanism)
     if seconds is not None:
-        with say_if_slow("preparing the numerical kernels (the first time on this machine, up to a minute)"):
+        with say_if_slow("preparing the numerical kernels (up to a minute, the first time on this machine)"):
             from hockeystick.accountants.registry import warm_up
 
             warm_up(mechanism, methods)

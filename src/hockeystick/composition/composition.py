@@ -74,7 +74,8 @@ def described(mechanism: Mechanism) -> str:
     """A mechanism in a few words."""
     sampler = mechanism.sampler
     named = f"{mechanism.strategy.kind} with {sampler.kind}"
-    return f"{named}, {sampler.steps} steps, noise multiplier {mechanism.sigma:g}"
+    steps = "1 step" if sampler.steps == 1 else f"{sampler.steps} steps"
+    return f"{named}, {steps}, noise multiplier {mechanism.sigma:g}"
 
 
 def check_together(together: tuple[tuple[int, ...], ...], runs: int) -> None:
