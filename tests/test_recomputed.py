@@ -32,7 +32,7 @@ def test_no_method_is_said_to_be_better_than_the_certificate(certificate, report
 
 def test_the_search_for_noise_at_other_epsilons_reports_nothing(certificate):
     """What it would report is no bound on the noise of the certificate."""
-    said = []
+    said: list[str] = []
     assert recomputed(certificate, deadline=hs.Deadline(60.0, on_report=said.append)).noise
     assert said == []
 
