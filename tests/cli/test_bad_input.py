@@ -289,6 +289,11 @@ def test_missing_target_or_noise(cli: Any, command: str, field: str, option: str
     cli.refuses(command, "plan.toml", says=(f"{field.removeprefix('mechanism.')}'", "missing", option))
 
 
+def test_commands_that_do_not_exist(cli: Any) -> None:
+    cli.refuses("certify", "plan.toml", says=("'certify'", "'hockeystick epsilon PLAN'", "'calibrate'"))
+    assert "?;" not in cli.refuses("calibrat", "plan.toml", says=("'calibrat'", "'calibrate'? See", "--help"))
+
+
 @pytest.mark.parametrize("command", ["calibrate", "epsilon", "delta"])
 @pytest.mark.parametrize(
     ("path", "why"),

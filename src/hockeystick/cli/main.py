@@ -110,7 +110,12 @@ def _complaint(error: BaseException) -> tuple[str, int]:
 def _sentence(error: typer.BadParameter) -> str:
     """typer's message as one sentence on one line, with the help of the command that it is about."""
     command = "hockeystick" if error.ctx is None else error.ctx.command_path
-    return " ".join(error.format_message().split()).rstrip(".") + f"; see '{command} --help'."
+    message = " ".join(error.format_message().split()).rstrip(".")
+    if message.startswith("No such command 'certify'"):  # its name in Python
+        message = "No such command 'certify'; 'hockeystick epsilon PLAN' certifies a plan, 'calibrate' finds its noise"
+    if message.endswith("?"):
+        return f"{message} See '{command} --help'."
+    return f"{message}; see '{command} --help'."
 
 
 def _interrupted(error: BaseException) -> bool:
