@@ -318,6 +318,22 @@ def test_answers_depend_on_the_question_alone() -> None:
     assert in_turn == [AllocatedEpochs(1.0, 100, 20, 1e-5).sides(epsilon, Direction.REMOVE) for epsilon in asked]
 
 
+def test_an_interruption_leaves_no_other_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    asked, epoch, whole = [0.0, 0.3, 1.7], *(MeanOfRatios(1.0, 100) for _ in range(2))
+    with monkeypatch.context() as context:
+        context.setattr(epoch, "line", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            epoch.foresee(asked, Direction.REMOVE)
+    epoch.foresee(asked, Direction.REMOVE)
+    whole.foresee(asked, Direction.REMOVE)
+    for epsilon in asked:
+        assert whole.sides(epsilon, Direction.REMOVE) is not None
+        assert epoch.sides(epsilon, Direction.REMOVE) == whole.sides(epsilon, Direction.REMOVE)
+
+
 def test_epochs_that_share_lines_have_the_answers_that_they_have_alone() -> None:
     """As the cells of a sweep do, in whatever order: other numbers of epochs, noise, bins and smallest deltas."""
     cells = [(0.9, 100, 1, 1e-5), (0.9, 100, 5, 1e-5), (0.9, 100, 20, 1e-6), (1.0, 100, 5, 1e-5), (0.9, 60, 5, 1e-5)]

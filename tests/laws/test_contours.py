@@ -384,3 +384,21 @@ def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
     profiles = Profiles(PoissonMoments(0.01, 1.0), 2000)
     assert [profiles.sides(epsilon, Direction.REMOVE) for epsilon in reversed(epsilons)] == alone[::-1]
     assert len(profiles._contours) < 15
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_an_interruption_leaves_no_other_answers(direction: Direction, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, profiles, whole = [0.0, 0.3, 1.0], *(Profiles(PoissonMoments(0.01, 1.0), 500) for _ in range(2))
+    if direction is Direction.ADD:  # which asks for the other one first
+        profiles.foresee(asked, Direction.REMOVE)
+    with monkeypatch.context() as context:
+        context.setattr(profiles, "_line", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            profiles.foresee(asked, direction)
+    for epsilon in asked:
+        assert whole.sides(epsilon, direction) is not None
+        assert profiles.sides(epsilon, direction) == whole.sides(epsilon, direction)

@@ -55,6 +55,15 @@ def test_add_ends_where_no_ratio_is_as_small() -> None:
     assert single_step(0.1, 1.0, 1.001 * end, Direction.ADD) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize("rate", [5e-324, 1e-310, 5e-309])
+def test_strikes_may_be_no_doubles(rate: float) -> None:
+    """Sides are numbers, and hold the truth, where the exponential over the rate overflows."""
+    with mp.workdps(400):
+        for epsilon in (1e-15, 1e-3, 1.0, 1.5):
+            lower, upper = single_step(rate, 0.02, epsilon, Direction.REMOVE)
+            assert lower <= truth(rate, 0.02, epsilon, Direction.REMOVE) <= upper <= 1e-307
+
+
 @pytest.mark.parametrize("rate", [0.01, 0.9])
 def test_the_laws_of_a_step_are_around_it(rate: float) -> None:
     resolution = Resolution(EPSILON_NODES, 1e-6)

@@ -12,7 +12,7 @@ a line serves all epsilons within some standard deviations of S around the epsil
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, exp, expm1, inf, isfinite, log, pi
@@ -201,38 +201,43 @@ class Profiles:
             epsilons = [epsilon for epsilon in epsilons if (epsilon, direction) not in self._answers]
         for either in dict.fromkeys((Direction.REMOVE, direction)):  # add asks for remove
             fresh = [epsilon for epsilon in dict.fromkeys(epsilons) if (epsilon, either) not in self._answers]
-            self._answers |= {(epsilon, either): None for epsilon in fresh}
-            if self._has_lines and fresh:
-                self._find(fresh, either)
+            found = self._found(fresh, either) if self._has_lines and fresh else dict.fromkeys(fresh)
+            # All at once: an interruption leaves no epsilon without the answer that it would have.
+            self._answers |= {(epsilon, either): sides for epsilon, sides in found.items()}
 
-    def _find(self, epsilons: Sequence[float], direction: Direction) -> None:
-        """Remember the answers that moments or lines give."""
+    def _found(self, epsilons: Sequence[float], direction: Direction) -> dict[float, Sides | None]:
+        """The answers that moments or lines give."""
+        found: dict[float, Sides | None] = dict.fromkeys(epsilons)
         if direction is Direction.ADD:
             bounds = dict(zip(epsilons, self._by_moments(epsilons, direction), strict=True))
             others = {epsilon: self._answers[epsilon, Direction.REMOVE] for epsilon in epsilons}
             for epsilon, other in others.items():
                 if other is not None and bounds[epsilon] < NEGLIGIBLE * other.lower:
-                    self._answers[epsilon, direction] = Sides(0.0, bounds[epsilon])
-            epsilons = [epsilon for epsilon in epsilons if self._answers[epsilon, direction] is None]
-        for epsilon, sides in self._tried(epsilons, direction):
-            if sides.lower > 0.0 and sides.upper - sides.lower <= USEFUL * sides.upper:
-                self._answers[epsilon, direction] = sides
+                    found[epsilon] = Sides(0.0, bounds[epsilon])
+            epsilons = [epsilon for epsilon in epsilons if found[epsilon] is None]
+        for epsilon, sides in self._tried(epsilons, direction, found):
+            is_close = sides.lower > 0.0 and sides.upper - sides.lower <= USEFUL * sides.upper
+            found[epsilon] = sides if is_close else None
+        return found
 
     def at_most(self, epsilon: float, direction: Direction) -> float:
         """An upper bound on delta where no line answers: the least of what they say, and of what moments say."""
-        tried = self._tried([epsilon], direction) if self._has_lines else ()
+        known = {epsilon: self._answers.get((epsilon, direction))}
+        tried = self._tried([epsilon], direction, known) if self._has_lines else ()
         return min([self.by_moments(epsilon, direction), *(sides.upper for _, sides in tried)])
 
-    def _tried(self, epsilons: Sequence[float], direction: Direction) -> Iterator[tuple[float, Sides]]:
+    def _tried(
+        self, epsilons: Sequence[float], direction: Direction, found: Mapping[float, Sides | None]
+    ) -> Iterator[tuple[float, Sides]]:
         """What lines say, from the saddle towards the pole: those nearer to it find less, and may be far shorter.
 
-        An epsilon that has an answer when its turn comes again is tried no more.
+        An epsilon whose answer is found when its turn comes again is tried no more.
         """
         saddles = self._saddles(epsilons, direction)
         for retreat in range(RETREATS + 1):
             lines: dict[tuple[float, int], list[float]] = {}
             for epsilon, (reach, saddle) in zip(epsilons, saddles, strict=True):
-                if saddle >= retreat and self._answers.get((epsilon, direction)) is None:
+                if saddle >= retreat and found[epsilon] is None:
                     lines.setdefault((reach, saddle - retreat), []).append(epsilon)
             for (reach, place), together in lines.items():
                 known = self._known(direction, reach)

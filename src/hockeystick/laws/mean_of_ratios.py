@@ -159,7 +159,7 @@ class MeanOfRatios:
         if len(self._answers) > REMEMBERED:
             self._answers.clear()
         fresh = [epsilon for epsilon in dict.fromkeys(epsilons) if (epsilon, direction) not in self._answers]
-        self._answers |= {(epsilon, direction): None for epsilon in fresh}
+        found: dict[float, Sides | None] = dict.fromkeys(fresh)
         lines: dict[int, list[float]] = {}
         for epsilon in fresh:
             lines.setdefault(self._octave(_place(epsilon, direction)[1]), []).append(epsilon)
@@ -172,7 +172,9 @@ class MeanOfRatios:
                 lower, upper = line.out_of_the_money(np.array([_place(epsilon, direction)[1] for epsilon in some]))
                 far = isinstance(line, OneLargeRatio)
                 for epsilon, low, high in zip(some, lower.tolist(), upper.tolist(), strict=True):
-                    self._answers[epsilon, direction] = _sides(epsilon, direction, low, high, far=far)
+                    found[epsilon] = _sides(epsilon, direction, low, high, far=far)
+        # All at once: an interruption leaves no epsilon without the answer that it would have.
+        self._answers |= {(epsilon, direction): sides for epsilon, sides in found.items()}
 
     def line(self, place: float) -> OutOfTheMoney | None:
         """What knows o from one power of 2 to the next, which holds a place > 0; None if nothing is good."""

@@ -54,7 +54,8 @@ def single_step(sampling_prob: float, noise_multiplier: float, epsilon: float, d
 
 
 def _log_call_strike(epsilon: float, rate: float) -> float:
-    """``log(1 + (e^epsilon - 1) / rate)``, within a few roundings, also where the exponential is no double."""
+    """``log(1 + (e^epsilon - 1) / rate)``, within a few roundings, also where no double is as large."""
     if epsilon <= 1.0:
-        return log1p(expm1(epsilon) / rate)
+        above = expm1(epsilon) / rate
+        return log1p(above) if above < inf else log(expm1(epsilon)) - log(rate)
     return epsilon - log(rate) + log1p((rate - 1.0) * exp(-epsilon))
