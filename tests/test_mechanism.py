@@ -71,7 +71,7 @@ def test_errors_of_nested_data_name_the_field() -> None:
     with pytest.raises(InvalidInputError, match=r"^The 'bins' field is missing and has to be given\.$"):
         BallsInBins()  # type: ignore[call-arg]
     with pytest.raises(
-        InvalidInputError, match=r"^The 'participations' field must be at most bins = 2\. Got 3 instead\.$"
+        InvalidInputError, match=r"^The 'sampler.participations' field must be at most bins = 2\. Got 3 instead\.$"
     ):
         Mechanism.parse({"sampler": {"kind": "random_allocation", "bins": 2, "participations": 3}})
     with pytest.raises(InvalidInputError, match=r"^The input must be a table of fields\. Got 3 instead\.$"):

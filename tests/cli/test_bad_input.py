@@ -425,7 +425,7 @@ def spoiled(certificate: dict[str, Any], path: tuple[str, ...], value: Any) -> s
 @pytest.mark.parametrize(
     ("path", "value", "code", "says"),
     [
-        (("epsilon", "upper"), 0.1, 2, "'lower' field must be at most upper = 0.1"),
+        (("epsilon", "upper"), 0.1, 2, "'epsilon.lower' field must be at most upper = 0.1"),
         (("epsilon", "upper"), 9.0, 1, "altered"),
         (("epsilon", "lower"), 0.0, 1, "altered"),
         (("mechanism", "noise_multiplier"), 0.5, 1, "altered"),
