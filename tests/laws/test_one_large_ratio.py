@@ -196,3 +196,15 @@ def test_one_large_ratio_takes_over_only_where_it_is_close() -> None:
     assert not light.reaches(FIRST_FAR + 1)
     assert heavy.line(200.0) is heavy.far
     assert light.line(200.0) is not light.far
+
+
+@pytest.mark.parametrize("mu", [0.3, 0.7, 1.2])
+def test_nothing_is_claimed_from_below_where_numbers_may_underflow(mu: float) -> None:
+    """Far out terms leave the range in which rounding is relative; the upper side is what they may have lost."""
+    places = np.exp(np.linspace(2.1, 41.0, 4000))
+    lower, upper = OneLargeRatio(mu, 1000).out_of_the_money(places)
+    underflows = upper <= 2.0 * one_large_ratio.UNDERFLOW
+    assert underflows.any()
+    assert np.all(upper >= one_large_ratio.UNDERFLOW)
+    assert np.all(lower[underflows] == 0.0)
+    assert np.all((lower >= 0.0) & (lower <= upper))

@@ -100,8 +100,8 @@ class OneLargeRatio:
         calls = gaussian_deltas(self.mu, np.log((k - shared.mean) * (1.0 + ROUNDING)), Side.LOWER)
         variance = shared.variance - ROUNDING * shared.squares - rare
         calls += 0.5 * np.maximum(variance, 0.0) * self._density(k)
-        lower: Array = (calls * shared.none_of_others + shared.lower) * (1.0 - MARGIN)
-        return lower
+        lower: Array = (calls * shared.none_of_others + shared.lower) * (1.0 - MARGIN) - UNDERFLOW
+        return np.maximum(lower, 0.0)
 
     def _shared(self, numbers: Array) -> Shared:
         """For places between ``e^(PACE number)`` and ``e^(PACE (number + 1))``."""
