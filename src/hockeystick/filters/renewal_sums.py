@@ -28,19 +28,21 @@ def renewal_sum(counts: Counts, chances: Array, min_sep: int, first: Array) -> t
 
 
 @njit(cache=True, inline="always")
-def _largest(counts: Counts, most: int, min_sep: int) -> int:
+def _largest(counts: Counts, most: int, min_sep: int) -> Counts:
+    """The largest sum from each step on, shape (n + min_sep + 1,)."""
     n = counts.size
     best = np.zeros(n + min_sep + 1, dtype=np.int64)
     for t in range(n - 1, -1, -1):
         best[t] = max(best[t + 1], most * counts[t] + best[t + min_sep])
-    return int(best[0])
+    return best
 
 
 @njit(cache=True)
 def _backwards(counts: Counts, chances: Array, min_sep: int, first: Array) -> Array:
     """``f_t = chances[0] f_(t+1) + sum_j chances[j] f_(t+min_sep)``, shifted by j counts[t]; f is 1 at 0 in the end."""
     n, most = counts.size, chances.size - 1
-    length = _largest(counts, most, min_sep) + 1
+    largest = _largest(counts, most, min_sep)
+    length = largest[0] + 1
     ring = np.zeros((min_sep + 1, length))
     for u in range(min_sep + 1):
         ring[u, 0] = 1.0
@@ -50,13 +52,13 @@ def _backwards(counts: Counts, chances: Array, min_sep: int, first: Array) -> Ar
     for t in range(n - 1, -1, -1):
         now = ring[t % (min_sep + 1)]  # held f_(t + min_sep + 1), which nobody needs any more
         after, returned = ring[(t + 1) % (min_sep + 1)], ring[(t + min_sep) % (min_sep + 1)]
-        for k in range(length):
+        for k in range(largest[t + 1] + 1):
             now[k] = chances[0] * after[k]
         for j in range(1, most + 1):
             shift = j * counts[t]
-            for k in range(shift, length):
-                now[k] += chances[j] * returned[k - shift]
+            for k in range(largest[t + min_sep] + 1):
+                now[k + shift] += chances[j] * returned[k]
         if t < first.size:
-            for k in range(length):
+            for k in range(largest[t] + 1):
                 law[k] += first[t] * now[k]
     return law
