@@ -1,5 +1,7 @@
 """Mechanisms and the base of all descriptions: frozen, validated once, in and out of JSON."""
 
+import re
+
 import pytest
 from pydantic import ValidationError
 from samplers import DECLARED
@@ -84,6 +86,20 @@ def test_unknown_fields_are_named_without_the_kind(kind: str) -> None:
     for unknown in ("foo", kind):
         with pytest.raises(InvalidInputError, match=rf"^The 'sampler\.{unknown}' field is not known here"):
             Mechanism.parse({"sampler": {"kind": kind, unknown: 1} | known})
+
+
+@pytest.mark.parametrize("field", ["sampler", "strategy"])
+@pytest.mark.parametrize("given", ["poisson", 3, Poisson, None, Mechanism.parse])
+def test_what_is_no_description_is_refused_with_an_example(field: str, given: object) -> None:
+    fields = {"sampler": Poisson(sampling_prob=0.1, steps=3)} | {field: given}
+    example = {"sampler": "a sampler, such as hs.Poisson(", "strategy": "a strategy, such as hs.BandedSquareRoot("}
+    with pytest.raises(InvalidInputError, match=rf"^The '{field}' field must be {re.escape(example[field])}"):
+        Mechanism(**fields)
+
+
+def test_a_scheme_of_the_other_kind_is_refused_with_an_example() -> None:
+    with pytest.raises(InvalidInputError, match=r"must be a sampler, such as hs\.Poisson\(.* Got Identity\("):
+        Mechanism(sampler=Identity())
 
 
 def test_schema() -> None:

@@ -94,6 +94,16 @@ def test_numbers_too_large_to_print_are_refused_in_words() -> None:
         Plan.parse(plan("poisson") | {"data": DATA | {"epochs": 10**5000}})
 
 
+@pytest.mark.parametrize("field", ["sampler", "strategy"])
+def test_a_name_in_place_of_a_table_is_refused_with_the_line_that_is_meant(field: str) -> None:
+    values = {"data": {"num_examples": 9, "batch_size": 3, "epochs": 1}, "sampler": {"kind": "poisson"}}
+    with pytest.raises(InvalidInputError) as raised:
+        Plan.parse(values | {field: "own"})
+    assert str(raised.value) == (
+        f"The {field!r} field must be a table of fields with a 'kind', such as {field}.kind = 'own'. Got 'own' instead."
+    )
+
+
 def test_schema() -> None:
     schema = json_schema()
     assert schema["$id"] == "urn:hockeystick:hockeystick-plan:1"  # docs/reference/compatibility.md

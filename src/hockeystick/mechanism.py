@@ -121,6 +121,10 @@ class Mechanism(UnitOwner):
     """
 
     UNUSUAL: ClassVar[tuple[str, ...]] = ("unit", "exact")
+    OBJECTS: ClassVar[Mapping[str, str]] = {
+        "sampler": "a sampler, such as hs.Poisson(sampling_prob=0.01, steps=1000)",
+        "strategy": "a strategy, such as hs.BandedSquareRoot(bands=4)",
+    }
 
     strategy: Strategy = Field(default_factory=Identity)
     sampler: Sampler = Field(discriminator="kind")

@@ -72,7 +72,7 @@ def clauses(model: type[BaseModel] | None, problems: Sequence[tuple[str, Mapping
                 said.setdefault(not_known(where, names, owner not in listed), where)
                 if nearest(where.rpartition(".")[2], names) is None:
                     listed.add(owner)
-        elif problem["type"] == "union_tag_invalid" and model is not None:
+        elif problem["type"] == "union_tag_invalid" and isinstance(problem["input"], Mapping) and model is not None:
             for clause, field in _of_a_wrong_kind(where, problem, _members(model, problem["loc"])).items():
                 said.setdefault(clause, field)
     rest = list(map(repr, said.values()))[MOST:]
@@ -92,8 +92,7 @@ def _of_a_wrong_kind(where: str, problem: Mapping[str, Any], members: Mapping[st
 
     Clauses, each with its field.
     """
-    values = problem["input"]
-    kind = values["kind"] if isinstance(values, Mapping) else None
+    kind = problem["input"]["kind"]
     meant = nearest(kind, members) if isinstance(kind, str) else None
     dot = f"{where}." if where else ""
     hint = "" if meant is None else f" (did you mean {meant!r}?)"
@@ -101,7 +100,7 @@ def _of_a_wrong_kind(where: str, problem: Mapping[str, Any], members: Mapping[st
     said = {f"{allowed}. Got {shortened(kind)} instead{hint}": f"{dot}kind"}
     if meant is not None:
         names = field_names(members[meant])
-        said |= {not_known(f"{dot}{name}", names): f"{dot}{name}" for name in values if name not in names}
+        said |= {not_known(f"{dot}{name}", names): f"{dot}{name}" for name in problem["input"] if name not in names}
     return said
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from hockeystick.bounds import Question
+from hockeystick.by_name import by_name
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.grid import Resolution
@@ -16,6 +17,7 @@ DEFAULT_RATIO = 0.05
 """Sampling ends when the two bounds on delta come this close to each other."""
 
 
+@by_name
 @dataclass(frozen=True, kw_only=True)
 class MonteCarlo:
     """How Monte Carlo accountants may work.
@@ -64,6 +66,7 @@ DEFAULT_EFFORT = 10.0
 """Standard seconds that one accountant may plan for, for one side."""
 
 
+@by_name
 @dataclass(frozen=True, kw_only=True)
 class SearchPolicy:
     """How much work a request may plan for, and when it is done. It affects speed and tightness, never soundness.

@@ -17,6 +17,7 @@ from pydantic import (
     model_serializer,
 )
 
+from hockeystick.by_name import named_only
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.misspelt import clauses
 
@@ -46,7 +47,7 @@ class Spec(BaseModel):
     """A frozen, keyword-only description that validates once, at the boundary.
 
     Raises :class:`~hockeystick.errors.InvalidInputError` with one sentence that names the field, the value and
-    what is allowed. Unknown keys, wrong types, NaN and infinities are refused.
+    what is allowed. Values without names, unknown keys, wrong types, NaN and infinities are refused.
     """
 
     model_config = ConfigDict(
@@ -58,11 +59,15 @@ class Spec(BaseModel):
         defer_build=True,  # most commands read a few of the descriptions, and building the others takes a while
     )
 
+    @named_only
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**plain(values))
         except ValidationError as error:
             raise InvalidInputError(one_sentence(error, values, model=type(self))) from None
+
+    OBJECTS: ClassVar[Mapping[str, str]] = {}
+    """What errors ask for in fields that hold one of several descriptions, where these are objects of Python."""
 
     # Without this mark pydantic would call this constructor for nested fields too, and wrap our error in its own.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
@@ -195,9 +200,14 @@ def one_sentence(
         return f"The {where!r} field is missing and has to be given."
     if kind == "json_invalid":
         return f"The {name} is not valid JSON: {message.removeprefix('Invalid JSON: ')}."
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
+    if kind in ("union_tag_invalid", "union_tag_not_found", "model_attributes_type"):
+        if not isinstance(value, Mapping):
+            objects = model.OBJECTS if model is not None and issubclass(model, Spec) else {}
+            hint = f", such as {where}.kind = {shortened(value)}" if isinstance(value, str) else ""
+            wanted = objects.get(where, f"a table of fields with a 'kind'{hint}")
+            return f"The {where!r} field must be {wanted}. Got {shortened(value)} instead."
         where = f"{where}.kind" if where else "kind"
-        if not isinstance(value, Mapping) or "kind" not in value:
+        if "kind" not in value:
             return f"The {where!r} field is missing and has to be given."
         expected, got = context.get("expected_tags"), shortened(value["kind"])
         return f"The {where!r} field must be one of {expected}. Got {got} instead."
@@ -239,7 +249,6 @@ _ALLOWED = {
     "tuple_type": "a list",
     "too_short": "a list of at least {min_length} item(s)",
     "model_type": "a table of fields",
-    "model_attributes_type": "a table of fields",
     "dict_type": "a table of fields",
 }
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from math import fsum, sqrt
 from numbers import Integral
 
+from hockeystick.by_name import by_name
 from hockeystick.errors import InvalidInputError
 from hockeystick.pairs.base import DominatingPair
 
@@ -61,6 +62,7 @@ class MixtureStep:
         return len({s for p, s in zip(self.probabilities, self.sensitivities, strict=True) if p > 0.0}) == 1
 
 
+@by_name
 @dataclass(frozen=True, kw_only=True)
 class MixtureSteps(DominatingPair):
     """The steps one after the other, all with this noise, and independent of each other.

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 
+from hockeystick.by_name import by_name
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.misspelt import nearest
 from hockeystick.noise.solver import block_for, bytes_of, ring_rows
@@ -55,6 +56,7 @@ BANDED_INVERSES = (BandedInverse, BandedInverseFractionalRoot)
 """The last rows of white noise are kept, and two blocks."""
 
 
+@by_name
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """What a run can afford.

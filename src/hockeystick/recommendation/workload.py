@@ -14,6 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.by_name import by_name
 from hockeystick.errors import InvalidInputError
 from hockeystick.recommendation.sketches import spread_queries
 from hockeystick.strategies.error import momentum as momentum_workload
@@ -39,6 +40,7 @@ _FACTORS: dict[str, Callable[[float], float]] = {
 """The learning rate over the largest one, by the share of the steps that are done."""
 
 
+@by_name
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """An optimiser: ``v_t = momentum v_{t-1} + g_t`` and ``w_t = (1 - decay r_t) w_{t-1} - r_t v_t``.
