@@ -241,7 +241,7 @@ def test_wrong_limits_are_named(fields, message) -> None:
 
 
 def test_a_plan_without_a_target_or_a_mechanism_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match=r"'target.epsilon' field is missing"):
+    with pytest.raises(InvalidInputError, match=r"'target.epsilon' field is missing; .* give epsilon= here"):
         hs.recommend(plan(target={}))
     shuffled = plan(sampler={"kind": "shuffle"}, strategy={"kind": "square_root"})
     with pytest.raises(CannotCertifyError, match="no mechanism to recommend within these limits"):

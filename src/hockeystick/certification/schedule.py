@@ -33,7 +33,7 @@ RUNS = 5.0
 """How many heavy runs certify expects."""
 CUT_OFF, LEFT_OUT = "cut off", "left out"
 NOT_APPLICABLE = "not applicable: "
-NOT_ALLOWED = "Monte Carlo bounds have to be allowed (--allow monte-carlo)"
+NOT_ALLOWED = "Monte Carlo bounds have to be allowed (--allow monte-carlo, or monte_carlo=hs.MonteCarlo() in Python)"
 CHEAP = 1e-2
 """Standard seconds; what costs less runs even when the deadline has passed."""
 

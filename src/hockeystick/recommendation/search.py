@@ -457,7 +457,7 @@ def of_plan(
     }
     for name, value in values.items():
         if value is None:
-            raise InvalidInputError(f"The 'target.{name}' field is missing; give it in the plan or with --{name}.")
+            raise InvalidInputError(f"The 'target.{name}' field is missing; give it in the plan, or give {name}= here.")
     own = not isinstance(plan, OpenPlan) or plan.names_sampler
     closed = plan.closed() if isinstance(plan, OpenPlan) else plan
     return Asked(

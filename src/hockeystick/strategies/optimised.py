@@ -153,8 +153,8 @@ class OptimisedSpec(Extended, StrategySpec):
         if matrix.digest != digest:
             raise InvalidInputError(
                 f"The 'strategy.held.digest' field names a matrix whose file is missing, and the optimiser of "
-                f"{self.kind!r} finds another matrix on this machine; give the file {companion.file_name(digest)!r}, "
-                f"which was written beside the certificate, by --matrix."
+                f"{self.kind!r} finds another matrix on this machine; put the file {companion.file_name(digest)!r} "
+                f"beside the certificate again, where it was written."
             )
         return matrix
 
