@@ -87,6 +87,19 @@ delta = [1e-5, 1e-6]
     assert last.question == Question(delta=1e-6)
 
 
+def test_a_cell_that_is_no_plan_is_named(tmp_path):
+    """Its kind of sampler needs a field that the others have not."""
+    grid = '[grid]\nnoise_multiplier = [1.0, 2.0]\nsampler.kind = ["poisson", "cyclic_poisson"]\n'
+    with pytest.raises(InvalidInputError) as raised:
+        load(tmp_path, grid, plan=PLAN).cells()
+    assert str(raised.value) == (
+        "Cell noise_multiplier = 1.0, sampler.kind = 'cyclic_poisson': "
+        "The 'sampler.groups' field is missing and has to be given."
+    )
+    with pytest.raises(InvalidInputError, match=r"^The 'delta' field must be from 1e-30 to below 1\."):
+        load(tmp_path).cells(delta=2.0)
+
+
 def test_a_field_of_a_table_goes_over_the_table(tmp_path):
     grid = '[grid]\n"strategy.bands" = [2, 3]\nstrategy = [{kind = "banded_square_root", bands = 5}]\n'
     assert [cell.plan.strategy.bands for cell in load(tmp_path, grid).cells()] == [2, 3]

@@ -115,6 +115,8 @@ class Sweep:
         Raises: InvalidInputError for the first cell that is not a valid plan, has no noise multiplier or not exactly
         one question, or is the same as another one.
         """
+        if delta is not None or epsilon is not None:
+            Question(delta=delta, epsilon=epsilon)  # refused here, as it is no matter of a cell
         cells: dict[str, Cell] = {}
         # Whole tables before single fields of them.
         names = sorted(self.grid, key=lambda name: name.count("."))
@@ -123,7 +125,10 @@ class Sweep:
             values = deepcopy(dict(self.plan))
             for name in names:
                 _put(values, name, deepcopy(fields[name]))
-            cell = _cell(fields, Plan.parse(values), delta, epsilon, settings or {})
+            try:
+                cell = _cell(fields, Plan.parse(values), delta, epsilon, settings or {})
+            except InvalidInputError as error:
+                raise InvalidInputError(f"Cell {_text(fields)}: {error}") from None
             if cell.digest in cells:
                 raise InvalidInputError(f"The 'grid' table has the same cell twice: {_text(fields)}.")
             cells[cell.digest] = cell
