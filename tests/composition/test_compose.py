@@ -394,7 +394,7 @@ def test_no_runs(runs):
 
 
 def test_what_is_no_run(poisson_run):
-    with pytest.raises(InvalidInputError, match=r"'runs\.1'"):
+    with pytest.raises(InvalidInputError, match=r"^Run 2 of the 'runs' argument must be .* Got 3\.0 instead\.$"):
         hs.compose((poisson_run, 3.0), delta=DELTA)
 
 

@@ -26,6 +26,7 @@ from hockeystick.laws.powers import composed_powers
 from hockeystick.laws.product_moments import Part, ProductMoments, near_by_moments
 from hockeystick.laws.profile import MAX_EPSILON, law_profiles
 from hockeystick.mechanism import Mechanism
+from hockeystick.plan import Plan
 from hockeystick.types import Adjacency, Direction, Kind, Side
 
 FRESH = "Draw the batches and the noise of every run afresh, independently of all other runs."
@@ -55,7 +56,7 @@ Together = str | Sequence[Sequence[int]]
 
 
 def compose(
-    runs: Sequence[AnyCertificate | Mechanism],
+    runs: Sequence[AnyCertificate | Mechanism | Plan],
     *,
     delta: float | None = None,
     epsilon: float | None = None,
@@ -70,7 +71,7 @@ def compose(
     run counts. Later runs may depend on what earlier ones released.
 
     Args:
-        runs: certificates, or mechanisms with their noise multipliers, which are certified first.
+        runs: certificates, or mechanisms and plans with their noise multipliers, which are certified first.
         delta, epsilon: exactly one of them.
         data: "same" if one example may take part in all runs; "disjoint" if every run has a part of the data of its
             own; else the sets of runs, by their numbers from 1 on, such that an example takes part in the runs of one
@@ -107,7 +108,7 @@ def compose(
 
 
 def as_certificates(
-    runs: Sequence[AnyCertificate | Mechanism], question: Question, deadline: Deadline
+    runs: Sequence[AnyCertificate | Mechanism | Plan], question: Question, deadline: Deadline
 ) -> tuple[AnyCertificate, ...]:
     """The certificates, those of mechanisms issued now; raises InvalidInputError for what is neither, or nothing."""
     if isinstance(runs, str | bytes | Mapping) or not isinstance(runs, Sequence) or not runs:
@@ -115,11 +116,12 @@ def as_certificates(
             f"The 'runs' argument must be a list of one or more certificates or mechanisms. Got {shortened(runs)} "
             f"instead."
         )
+    described = [run.mechanism() if isinstance(run, Plan) else run for run in runs]
     certificates: list[AnyCertificate] = []
     issued: dict[Mechanism, AnyCertificate] = {}
     expected = ExpectedEpsilons()
-    whole = len({run for run in runs if isinstance(run, Mechanism)}) <= FEW_MECHANISMS
-    for place, run in enumerate(runs):
+    whole = len({run for run in described if isinstance(run, Mechanism)}) <= FEW_MECHANISMS
+    for number, run in enumerate(described, start=1):
         if isinstance(run, Mechanism):
             if run not in issued:
                 alone = Question(delta=question.delta or USUAL_DELTA)
@@ -132,7 +134,8 @@ def as_certificates(
             certificates.append(run)
         else:
             raise InvalidInputError(
-                f"The 'runs.{place}' argument must be a certificate or a mechanism. Got {shortened(run)} instead."
+                f"Run {number} of the 'runs' argument must be a certificate or a mechanism. "
+                f"Got {shortened(run)} instead."
             )
     return tuple(certificates)
 

@@ -88,9 +88,9 @@ class Phases:
 def _plan(number: int, table: Mapping[str, Any], shared: Mapping[str, Any]) -> Plan:
     own = table.get("data", {})
     if not isinstance(own, Mapping):
-        raise InvalidInputError(f"The 'phase.{number}.data' field must be a table. Got {shortened(own)} instead.")
+        raise InvalidInputError(f"Phase {number}: The 'data' field must be a table. Got {shortened(own)} instead.")
     if "target" in table:
-        raise InvalidInputError(f"The 'phase.{number}.target' field must be at top level: the target is of all phases.")
+        raise InvalidInputError(f"Phase {number}: The 'target' table must be at top level; it is that of all phases.")
     try:
         return Plan.parse({**table, "data": {**shared, **own}})
     except InvalidInputError as error:

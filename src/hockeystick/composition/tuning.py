@@ -19,6 +19,7 @@ from hockeystick.laws.law import Law
 from hockeystick.laws.operations import power
 from hockeystick.laws.profile import law_delta, law_profiles
 from hockeystick.mechanism import Mechanism
+from hockeystick.plan import Plan
 from hockeystick.types import Direction, Kind, Side
 
 ALONE = "Release the output of the best trial alone: not the other trials, not their scores, not how many there were."
@@ -76,7 +77,7 @@ class Tuning(DerivedClaim):
 
 
 def tuning(
-    trial: AnyCertificate | Mechanism,
+    trial: AnyCertificate | Mechanism | Plan,
     *,
     trials: float,
     distribution: str = "geometric",
@@ -88,7 +89,7 @@ def tuning(
     """The epsilon at ``delta``, or the delta at ``epsilon``, of releasing the best of several trials of one mechanism.
 
     Args:
-        trial: the certificate of each single trial, or its mechanism.
+        trial: the certificate of each single trial, or its mechanism or plan.
         trials: the number of trials, or its mean where it is random.
         distribution: "fixed", "poisson", "geometric" (Liu and Talwar 2019) or "logarithmic" (Papernot and Steinke
             2022). The number has to be drawn, from ``claim.trials.draw``, without a look at the data.
@@ -110,7 +111,7 @@ def tuning(
     """
     question, law = Question(delta=delta, epsilon=epsilon), trials_of(trials, distribution)
     _, deadline = planned(None, budget, deadline)
-    if not isinstance(trial, Certificate | CertificateOfFormat1 | Mechanism):
+    if not isinstance(trial, Certificate | CertificateOfFormat1 | Mechanism | Plan):
         raise InvalidInputError(
             f"The 'trial' argument must be a certificate or a mechanism. Got {shortened(trial)} instead."
         )
