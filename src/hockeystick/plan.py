@@ -207,12 +207,22 @@ def split(plan: Plan | Mechanism, name: str = "mechanism") -> tuple[Mechanism, T
     if isinstance(plan, Plan):
         return plan.mechanism(), plan.target
     if not isinstance(plan, Mechanism):
-        raise InvalidInputError(f"The {name!r} argument must be a Mechanism or a Plan. Got {shortened(plan)} instead.")
+        raise InvalidInputError(
+            f"The {name!r} argument must be a Mechanism or a Plan. Got {shortened(plan)} instead{_of_a_claim(plan)}."
+        )
     return plan, Target()
 
 
+def _of_a_claim(given: object) -> str:
+    """What to give in place of a certificate, or of a claim that follows from several; nothing for anything else."""
+    if hasattr(given, "certificates"):
+        return "; give the 'mechanism' of one of its 'certificates', or bound all runs again by hs.compose"
+    return "; give its 'mechanism'" if hasattr(given, "mechanism") else ""
+
+
 _OTHER_FILES = {
-    "format": "is a certificate, not a plan; 'hockeystick show' and 'hockeystick verify' read it",
+    "format": "is a certificate, not a plan; 'hockeystick show' and 'hockeystick verify' read it, and "
+    "'hockeystick report' draws its curves",
     "phase": "has several runs, in [[phase]] tables; 'hockeystick compose' bounds them together",
     "grid": "has a [grid] table; 'hockeystick sweep' certifies every combination",
 }

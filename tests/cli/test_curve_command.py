@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+import hockeystick as hs
+from hockeystick.composition.files import load_claim
+from hockeystick.errors import InvalidInputError
+
 NUMBERS = [
     "epsilon",
     "mu",
@@ -100,6 +104,15 @@ def test_plots(quick: Any, name: str) -> None:
 )
 def test_bad_options_are_refused_in_one_sentence(quick: Any, options: tuple[str, ...], says: tuple[str, ...]) -> None:
     quick.refuses("curve", "plan.toml", *options, says=says)
+
+
+def test_several_runs_together_have_no_curve_and_it_says_what_they_have(quick: Any) -> None:
+    assert quick("epsilon", "plan.toml", "--out", "one.json").code == 0
+    assert quick("compose", "one.json", "one.json", "--out", "two.json").code == 0
+    quick.refuses("curve", "two.json", says=("'two.json'", "'hockeystick report' draws its curves"))
+    for claim, said in (("one.json", "give its 'mechanism'"), ("two.json", "or bound all runs again by hs.compose")):
+        with pytest.raises(InvalidInputError, match=rf"must be a Mechanism or a Plan\. Got .* instead; .*{said}\.$"):
+            hs.profile(load_claim(claim))
 
 
 def test_a_plan_without_noise_says_what_to_give(cli: Any) -> None:

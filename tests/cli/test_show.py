@@ -142,7 +142,7 @@ def test_a_file_of_another_kind_is_sent_to_the_command_that_reads_it(cli, text: 
 def test_a_certificate_is_no_plan(cli) -> None:
     cli.write_plan()
     assert cli("epsilon", "plan.toml", "--out", "c.json").code == 0
-    cli.refuses("epsilon", "c.json", says=("is a certificate, not a plan",))
+    cli.refuses("epsilon", "c.json", says=("is a certificate, not a plan", "'hockeystick report' draws its curves"))
 
 
 def test_the_unit_is_shown_where_it_is_a_user(cli) -> None:
