@@ -60,7 +60,8 @@ def test_what_is_refuted_ends_with_exit_code_1(small, monkeypatch):
         (("--part", "model"), "--part"),
         (("--samples", "many"), "--samples"),
         (("--samples", "1.5"), "--samples"),
-        (("--samples", "0"), "samples"),
+        (("--samples", "0"), "'--samples' option must be a whole number of at least 1"),
+        (("--samples", "nan"), "--samples"),
         (("--level", "2"), "level"),
         (("--level", "0"), "level"),
         (("--seed", "-1"), "--seed"),
@@ -330,6 +331,7 @@ def test_bits_that_change_end_with_exit_code_1(cli):
 def test_an_audit_of_a_model_without_torch_says_what_to_install(cli, monkeypatch):
     monkeypatch.delitem(vars(audit), "invariance", raising=False)
     monkeypatch.setitem(sys.modules, "hockeystick.training.torch.invariance", None)
+    Path("model.py").touch()
     cli.refuses("audit", "--invariance", "model.py", says=["torch and opacus", "'.[torch]'"])
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hockeystick.cli import common, say_failure
-from hockeystick.cli.scripts import of_script
+from hockeystick.cli.scripts import check_script, of_script
 from hockeystick.errors import InvalidInputError, UnsupportedError, install, shortened
 
 if TYPE_CHECKING:
@@ -109,15 +109,16 @@ def command(
     if rows is not None:
         only = "with --rows, which audits the noise in a file"
         _refuse_all(unused | {"--seed": seed, "--replay": replay, "--certificate": certificate}, only)
+    wanted, count, risk = _parts(part), _whole("--samples", samples or SAMPLES, least=1), _level(level or LEVEL)
     if certificate is not None:
         if out is not None:
             common.check_output(out, plan, certificate, canaries)
         _audit_certificate(
             _certificate(certificate, None if plan is None else Plan.load(plan), noise_multiplier),
-            parts=_parts(part),
+            parts=wanted,
             canaries=canaries,
-            samples=_whole("--samples", samples or SAMPLES),
-            level=_level(level or LEVEL),
+            samples=count,
+            level=risk,
             seed=start,
             out=out,
             json=json,
@@ -135,14 +136,17 @@ def command(
     assert loaded is not None  # checked above
     assert mechanism is not None
     if rows is not None:
-        _report([_of_rows(rows, mechanism, _level(level or LEVEL))], json)
+        _report([_of_rows(rows, mechanism, risk)], json)
         return
-    from hockeystick.audit.parts import audit_part  # after the plan is read, so that a bad one is refused at once
+    from hockeystick.bounds import Question
+
+    at = common.wanted_delta(loaded, delta) if "mechanism" in wanted else None
+    if at is not None:
+        Question(delta=at)  # refuses a bad number before what takes long to import
+    common.budget_seconds(budget)
+    from hockeystick.audit.parts import audit_part
     from hockeystick.certification.issue import certify
 
-    wanted = _parts(part)
-    at = common.wanted_delta(loaded, delta) if "mechanism" in wanted else None
-    count, share = _whole("--samples", samples or SAMPLES), _level(level or LEVEL) / len(wanted)
     with common.working("auditing", budget, mechanism) as deadline:
         claim = certify(mechanism, delta=at, deadline=deadline) if "mechanism" in wanted else None
         verdicts = [
@@ -152,7 +156,7 @@ def command(
                 num_examples=loaded.data.num_examples,
                 certificate=claim,
                 samples=count,
-                level=share,
+                level=risk / len(wanted),
                 seed=start,
                 deadline=deadline,
             )
@@ -291,6 +295,7 @@ def _replayed(script: str, mechanism: "Mechanism | None", seed: int) -> "Verdict
 
 def _audit_invariance(script: str, seed: int, json: bool) -> None:
     """Audit the gradients of a script's model, and print what changed; ends with exit code 1 if anything did."""
+    check_script("--invariance", script)  # before the imports, which take seconds
     try:
         from hockeystick.audit import invariance
     except ImportError:
@@ -341,17 +346,16 @@ def _parts(given: list[str] | None) -> "tuple[Part, ...]":
 
 
 def _level(text: str) -> float:
-    from hockeystick.audit.sampling import check_level
-
     value = common.number("--level", text)
-    check_level(value)
+    if not 0.0 < value < 1.0:
+        raise InvalidInputError(f"The '--level' option must be between 0 and 1. Got {shortened(text)} instead.")
     return value
 
 
-def _whole(name: str, text: str) -> int:
+def _whole(name: str, text: str, least: int = 0) -> int:
     value = common.number(name, text)
-    if not (0 <= value < 2**63 and value == int(value)):
+    if not (least <= value < 2**63 and value == int(value)):
         raise InvalidInputError(
-            f"The {name!r} option must be a whole number of at least 0. Got {shortened(text)} instead."
+            f"The {name!r} option must be a whole number of at least {least}. Got {shortened(text)} instead."
         )
     return int(value)

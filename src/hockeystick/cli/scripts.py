@@ -8,6 +8,14 @@ from typing import Any
 from hockeystick.errors import HockeystickError, InvalidInputError, shortened
 
 
+def check_script(option: str, script: str) -> None:
+    """Raise InvalidInputError for a Python file that cannot be read; ``option`` named it."""
+    from hockeystick.files import opened
+
+    with opened(script, f"{option!r} file {shortened(script)}"):
+        pass
+
+
 def of_script(option: str, script: str, names: Sequence[str], use: Callable[[dict[str, Any]], Any]) -> Any:
     """What ``use`` makes of the names that a Python file defines; all it prints goes to stderr.
 
@@ -21,10 +29,7 @@ def of_script(option: str, script: str, names: Sequence[str], use: Callable[[dic
     """
     import runpy
 
-    from hockeystick.files import opened
-
-    with opened(script, f"{option!r} file {shortened(script)}"):
-        pass
+    check_script(option, script)
     try:
         with redirect_stdout(sys.stderr):
             defined = runpy.run_path(script)
