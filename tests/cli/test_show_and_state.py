@@ -1,5 +1,6 @@
 """``hockeystick show CERTIFICATE`` and ``hockeystick state CERTIFICATE``."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,15 @@ def test_state_keeps_what_was_stated_before(issued: Any) -> None:
     assert first_one.statements.date is None
     assert "asserted   Clip the gradient" in second.out
     assert issued("verify", "more.json").code == 0
+
+
+def test_state_prints_the_certificate_as_one_object(issued: Any) -> None:
+    printed = issued("state", "cert.json", "--label", "run 7", "--out", "stated.json", "--json").json
+    assert printed == {"kind": "certificate", "out": "stated.json", "certificate": printed["certificate"]}
+    assert printed["certificate"] == json.loads(Path("stated.json").read_text())
+    assert printed["certificate"] == issued("show", "stated.json", "--json").json["certificate"]
+    assert printed["certificate"]["statements"]["label"] == "run 7"
+    issued.refuses("state", "cert.json", "--date", "today", "--json", says=("'date' field",))
 
 
 @pytest.mark.parametrize(

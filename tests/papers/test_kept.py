@@ -1,21 +1,25 @@
 """What a reproduction keeps: a run that was interrupted goes on, and nothing of other code is reused."""
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hockeystick.cli.main import main
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.reproduction import papers
 from hockeystick.reproduction.kept import Kept, code_of
-from hockeystick.reproduction.papers import available, reproduce
+from hockeystick.reproduction.papers import Reproduced, available, reproduce
 
 SOURCE = """
 from pathlib import Path
+
+from hockeystick.reproduction.papers import Check
 
 LOG = Path(__file__).parent / "log.txt"
 FAIL = Path(__file__).parent / "fail"
@@ -33,7 +37,8 @@ def square(place):
         raise KeyboardInterrupt
     return place**2
 
-FIGURES = {"squares": part, "numbers": lambda output: output.table("numbers", ["what"], [])}
+CHECKS = [Check("a", "<", 2.0, 1.5, True), Check("b", "~", 3.0, float("inf"), False, note="far off")]
+FIGURES = {"squares": part, "numbers": lambda output: output.checks("numbers", CHECKS)}
 QUICK = {"squares": lambda output: part(output, size=1)}
 """
 
@@ -54,8 +59,13 @@ def computed(folder: Path) -> list[str]:
     return log.read_text().split() if log.exists() else []
 
 
+def printed(parts: Iterable[Reproduced]) -> list[str]:
+    """The lines that the command prints."""
+    return [line for part in parts for line in str(part).splitlines()]
+
+
 def run(out: Path, **options: Any) -> list[str]:
-    return list(reproduce("toy-2026", None, out, Deadline(), **options))
+    return printed(reproduce("toy-2026", None, out, Deadline(), **options))
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(toy: Path, tmp_path: Path) -> None:
@@ -109,7 +119,7 @@ def test_matplotlib_is_looked_for_before_anything_is_computed(
     with pytest.raises(UnsupportedError, match="matplotlib"):
         run(tmp_path)
     assert computed(toy) == []
-    assert "toy-2026 numbers" in list(reproduce("toy-2026", "numbers", tmp_path, Deadline()))
+    assert "toy-2026 numbers" in printed(reproduce("toy-2026", "numbers", tmp_path, Deadline()))
 
 
 def test_an_unknown_paper_or_figure_is_refused(toy: Path, tmp_path: Path) -> None:
@@ -117,6 +127,30 @@ def test_an_unknown_paper_or_figure_is_refused(toy: Path, tmp_path: Path) -> Non
     for paper, figure in (("toy-2025", None), ("toy-2026", "cubes")):
         with pytest.raises(InvalidInputError):
             list(reproduce(paper, figure, tmp_path, Deadline()))
+
+
+def test_the_command_prints_one_object(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(*words: str, code: int = 0) -> Any:
+        with pytest.raises(SystemExit) as ended:
+            main(["reproduce", *words, "--json"])
+        assert (ended.value.code or 0) == code
+        said = capsys.readouterr().out
+        assert said.count("\n") == 1
+        return json.loads(said)
+
+    assert printed() == {"papers": {"toy-2026": ["squares", "numbers"]}}
+    for kept in (False, True):
+        done = printed("toy-2026", "--out", str(tmp_path))
+        squares, numbers = done["parts"]
+        assert (squares["paper"], squares["part"], squares["kept"]) == ("toy-2026", "squares", kept)
+        assert (squares["files"], squares["lines"], squares["checks"]) == (["squares.csv"], ["3 squares"], [])
+        assert [Path(numbers["directory"]) / file for file in numbers["files"]] == [tmp_path / "toy-2026/numbers.csv"]
+        assert numbers["checks"] == [
+            {"what": "a", "relation": "<", "printed": 2.0, "ours": 1.5, "holds": True, "note": ""},
+            {"what": "b", "relation": "~", "printed": 3.0, "ours": None, "holds": False, "note": "far off"},
+        ]
+    refused = printed("toy-2025", code=2)
+    assert refused == {"error": "The paper must be one of toy-2026, or 'all'. Got 'toy-2025' instead.", "exit_code": 2}
 
 
 def test_kept_values_come_back_as_they_were(tmp_path: Path) -> None:

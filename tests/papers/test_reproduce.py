@@ -166,8 +166,8 @@ def check_sides(rows: list[dict[str, str]], whose: str) -> None:
 
 
 def test_reproduce_writes_a_figure_and_its_table(tmp_path: Path) -> None:
-    lines = list(reproduce(CHUA, "figure-2", tmp_path, Deadline()))
-    assert lines[0] == "chua-2024 figure-2"
+    (part,) = reproduce(CHUA, "figure-2", tmp_path, Deadline())
+    assert (part.paper, part.part, set(part.files)) == (CHUA, "figure-2", {"figure-2.png", "figure-2.csv"})
     assert (tmp_path / CHUA / "figure-2.png").read_bytes().startswith(b"\x89PNG")
     rows = table(tmp_path / CHUA / "figure-2.csv")
     check_sides(rows, "poisson")

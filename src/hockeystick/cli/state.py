@@ -45,6 +45,7 @@ def command(
     out: Annotated[
         str | None, typer.Option("--out", help="Write the certificate here; by default it replaces CERTIFICATE.")
     ] = None,
+    json: common.JsonOption = False,
 ) -> None:
     """Add your own statements to a certificate.
 
@@ -73,7 +74,12 @@ def command(
     kept = loaded.statements.model_dump() | {name: value for name, value in given.items() if value is not None}
     stated = state(loaded, Statements(**kept))
     stated.save(path)
-    common.emit(shown(stated))
+    if json:
+        common.emit_json(
+            {"kind": "certificate", "out": path, "certificate": stated.content() | {"digest": stated.digest}}
+        )
+    else:
+        common.emit(shown(stated))
 
 
 def _whole(name: str, text: str) -> int:

@@ -11,8 +11,9 @@ import io
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,53 @@ class Check:
         """``confirmed`` or ``not confirmed``, with the note."""
         return ("confirmed" if self.holds else "not confirmed") + (f": {self.note}" if self.note else "")
 
+    def as_json(self) -> dict[str, Any]:
+        """Plain data; what is infinite is None."""
+        numbers = {"printed": float(self.printed), "ours": float(self.ours)}
+        finite = {name: value if isfinite(value) else None for name, value in numbers.items()}
+        return asdict(self) | finite | {"holds": bool(self.holds)}
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What came of one part of a paper.
+
+    Attributes:
+        paper, part: what was recomputed.
+        directory: of the files.
+        files: their names.
+        kept: whether an earlier run wrote them.
+        lines: the report.
+        checks: the printed numbers, each with ours, as plain data.
+        seconds, processor_seconds: time taken, in that run.
+    """
+
+    paper: str
+    part: str
+    directory: Path
+    files: tuple[str, ...]
+    kept: bool
+    lines: tuple[str, ...]
+    checks: tuple[dict[str, Any], ...]
+    seconds: float
+    processor_seconds: float
+
+    def __str__(self) -> str:
+        done = "kept" if self.kept else "wrote"
+        earlier = ", in an earlier run" if self.kept else ""
+        return "\n".join(
+            [
+                f"{self.paper} {self.part}",
+                *(f"{done} {self.directory / file}" for file in self.files),
+                *self.lines,
+                f"{self.part}: {self.seconds:.1f} s, {self.processor_seconds:.1f} s of processor time{earlier}",
+            ]
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self) | {"directory": str(self.directory)}
+
 
 @dataclass
 class Output:
@@ -53,6 +101,7 @@ class Output:
 
     Attributes:
         lines: the report.
+        compared: the printed numbers beside ours, as plain data.
         files: names of the files that were written.
         kept: results that survive an interruption and are shared by all parts of a paper, see :class:`Kept`.
     """
@@ -60,6 +109,7 @@ class Output:
     directory: Path
     deadline: Deadline
     lines: list[str] = field(default_factory=list)
+    compared: list[dict[str, Any]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     kept: Kept = field(default_factory=Kept)
 
@@ -84,6 +134,7 @@ class Output:
         header = ("what", "relation", "printed", "ours", "verdict")
         rows = [(c.what, c.relation, f"{c.printed:g}", f"{c.ours:.6g}", c.verdict) for c in checks]
         self.table(name, header, rows)
+        self.compared += [check.as_json() for check in checks]
         self.lines += aligned([header, *rows]).splitlines()
 
 
@@ -112,8 +163,8 @@ def check(paper: str, figure: str | None) -> None:
 
 def reproduce(
     paper: str, figure: str | None, out: str | Path, deadline: Deadline, *, quick: bool = False
-) -> Iterator[str]:
-    """Recompute one part of a paper, or all, yielding report lines.
+) -> Iterator[Reproduced]:
+    """Recompute one part of a paper, or all, one after the other; each is reported to the deadline when it begins.
 
     What the same code has computed before, for the same directory, is not computed again.
 
@@ -132,11 +183,11 @@ def reproduce(
         raise InvalidInputError(f"The output path {str(directory)!r} cannot be written: {error.strerror}.") from None
     kept = Kept(directory / "kept.csv", code_of([Path(__file__).resolve().parents[1], *_methods(), folder]))
     for name in figures if figure is None else [figure]:
-        yield f"{paper} {name}"
-        yield from _part(name, figures[name], Output(directory, deadline, kept=kept))
+        deadline.report(f"{paper} {name}")
+        yield _part(paper, name, figures[name], Output(directory, deadline, kept=kept))
 
 
-def _part(name: str, figure: Callable[[Output], None], output: Output) -> Iterator[str]:
+def _part(paper: str, name: str, figure: Callable[[Output], None], output: Output) -> Reproduced:
     """Run one part, unless its files are there as the same code has written them."""
     key, directory = f"part {name}", output.directory
 
@@ -144,17 +195,25 @@ def _part(name: str, figure: Callable[[Output], None], output: Output) -> Iterat
         started, processor = time.perf_counter(), time.process_time()
         figure(output)
         seconds = [time.perf_counter() - started, time.process_time() - processor]
-        return {"seconds": seconds, "files": _digests(directory, output.files), "lines": output.lines}
+        files = _digests(directory, output.files)
+        return {"seconds": seconds, "files": files, "lines": output.lines, "checks": output.compared}
 
     before = output.kept.stored(key)
     unchanged = before is not None and _digests(directory, before["files"]) == before["files"]
     if not unchanged:
         output.kept.forget(key)
     done = output.kept.value(key, run)
-    yield from (f"{'kept' if unchanged else 'wrote'} {directory / file}" for file in done["files"])
-    yield from done["lines"]
-    seconds, processor = done["seconds"]
-    yield f"{name}: {seconds:.1f} s, {processor:.1f} s of processor time{', in an earlier run' if unchanged else ''}"
+    return Reproduced(
+        paper,
+        name,
+        directory,
+        files=tuple(done["files"]),
+        kept=unchanged,
+        lines=tuple(done["lines"]),
+        checks=tuple(done["checks"]),
+        seconds=done["seconds"][0],
+        processor_seconds=done["seconds"][1],
+    )
 
 
 def _digests(directory: Path, files: Iterable[str]) -> dict[str, str]:
