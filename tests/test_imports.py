@@ -61,8 +61,8 @@ target = {epsilon = 2.0, delta = 1e-5}
 """
 CERTIFICATES = Path(__file__).parents[1] / "experiments" / "choquette-choo-2024-figure-3" / "certificates"
 ENGINES = ("filters", "moments", "monte_carlo", "posteriors", "sequences", "windows")
-WORDS = {"monte_carlo", "monte_carlo.claim", "monte_carlo.families", "monte_carlo.release"}
-"""What plans and certificates say of sampling, and the table of families: they load no numerics."""
+WORDS = {"monte_carlo", "monte_carlo.families"}
+"""The table of families of samples: it loads no numerics."""
 
 
 def modules_after(statements: str, folder: Path) -> set[str]:

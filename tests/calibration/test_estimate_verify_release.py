@@ -36,12 +36,11 @@ from hockeystick.calibration.estimate_verify_release import (
 )
 from hockeystick.calibration.search import SMALL_PART, calibrate_and_certify
 from hockeystick.certification.verification import verify
+from hockeystick.claim import Statement, release_delta
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.monte_carlo.acceptance import CANDIDATE_SHARES, Acceptance
 from hockeystick.monte_carlo.aims import Aim
-from hockeystick.monte_carlo.claim import Statement
-from hockeystick.monte_carlo.release import release_delta
 from hockeystick.monte_carlo.statistics import failure_spent
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair

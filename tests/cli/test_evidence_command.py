@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from hockeystick import Certificate, Mechanism, Plan
+from hockeystick.claim import MonteCarloClaim, RunClaim, Statement
 from hockeystick.evidence import EvidenceStore
 from hockeystick.evidence import store as store_module
 from hockeystick.evidence.schema import SCHEMA
 from hockeystick.monte_carlo import families
 from hockeystick.monte_carlo.arrays import Array
-from hockeystick.monte_carlo.claim import MonteCarloClaim, RunClaim, Statement
 from hockeystick.monte_carlo.proposals import Family, Proposal
 from hockeystick.monte_carlo.runs import fingerprint, run_chunk
 from hockeystick.pairs.registry import dominating_pair

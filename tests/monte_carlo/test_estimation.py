@@ -35,10 +35,10 @@ from hockeystick import (
 from hockeystick.accountants.monte_carlo import ACCOUNTANT as METHOD
 from hockeystick.accountants.monte_carlo import costly_upper
 from hockeystick.bounds import Profile
+from hockeystick.claim import MonteCarloClaim, Statement
 from hockeystick.errors import BudgetExceededError, InvalidInputError, UnsupportedError
 from hockeystick.evidence import EvidenceStore
 from hockeystick.monte_carlo.aims import CostlyBound
-from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.monte_carlo.estimation import Estimation
 from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.monte_carlo.statistics import failure_spent, step_profile

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from hockeystick.claim import release_delta, verification_target
 from hockeystick.errors import InvalidInputError
 from hockeystick.monte_carlo.acceptance import CANDIDATE_SHARES
-from hockeystick.monte_carlo.release import release_delta, verification_target
 
 unit = st.floats(min_value=0.0, max_value=1.0)
 

@@ -25,10 +25,10 @@ from hockeystick import (
 )
 from hockeystick.accountants import monte_carlo
 from hockeystick.certification.verification import verify
+from hockeystick.claim import MonteCarloClaim
 from hockeystick.errors import VerificationError
 from hockeystick.evidence import EvidenceStore
 from hockeystick.monte_carlo import estimation
-from hockeystick.monte_carlo.claim import MonteCarloClaim
 from hockeystick.monte_carlo.confidence import LARGEST_BET
 from hockeystick.monte_carlo.far.limits import TAILS, fewest
 from hockeystick.monte_carlo.far.subjects import columns_for

@@ -157,18 +157,18 @@ FAULTS = [
         FORMATS,
     ),
     (
-        "monte_carlo/claim.py",
+        "claim.py",
         '        claim._check("key", packed.key, claim.run.key)\n',
         "",
         "the key of a run in a certificate may be any",
-        "tests/monte_carlo/test_claim.py",
+        "tests/test_claim.py",
     ),
     (
-        "monte_carlo/claim.py",
+        "claim.py",
         "_NODE_BYTES * MOST_NODES)",
         "0)",
         "a few bytes of a certificate may unpack to all the memory there is",
-        "tests/monte_carlo/test_claim.py",
+        "tests/test_claim.py",
     ),
     (
         "certificate/certificate.py",

@@ -11,10 +11,10 @@ import pytest
 
 import hockeystick as hs
 from hockeystick.calibration.search import rough_certificate
+from hockeystick.claim import release_delta
 from hockeystick.errors import BudgetExceededError, InvalidInputError
 from hockeystick.execution import executor
 from hockeystick.execution.work import settle
-from hockeystick.monte_carlo.release import release_delta
 from hockeystick.recommendation import calibrations as calibrations_module
 from hockeystick.recommendation.calibrations import Calibration, calibrations
 from hockeystick.recommendation.explain import explanation

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import hockeystick as hs
+from hockeystick.claim import release_delta
 from hockeystick.errors import CannotCertifyError, InvalidInputError, VerificationError
-from hockeystick.monte_carlo.release import release_delta
 from hockeystick.recommendation.calibrations import calibrations
 from hockeystick.recommendation.candidates import every
 from hockeystick.recommendation.estimate import estimate

@@ -32,7 +32,7 @@ from hockeystick import (
     certify,
     state,
 )
-from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
+from hockeystick.claim import MonteCarloClaim, Statement
 from hockeystick.report.certificate import document, markdown, shown
 from hockeystick.report.document import Document, Row, Section
 

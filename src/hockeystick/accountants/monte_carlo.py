@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from hockeystick.accountants import direct, fresh_epochs, participation_windows, separated_windows, split_noise
 from hockeystick.accountants.base import Accountant, Profiles
 from hockeystick.bounds import Profile, Question, best_of
+from hockeystick.claim import MonteCarloClaim, Statement
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError, VerificationError
-from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.monte_carlo.families import FAMILIES, family_of, has_family
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.users import Users

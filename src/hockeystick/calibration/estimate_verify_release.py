@@ -34,12 +34,11 @@ from hockeystick.certification.schedule import (
     run_named,
     settings_for,
 )
+from hockeystick.claim import Statement, verification_target
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError
 from hockeystick.laws.grid import Resolution
 from hockeystick.mechanism import Mechanism
-from hockeystick.monte_carlo.claim import Statement
-from hockeystick.monte_carlo.release import verification_target
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.settings import MonteCarlo, SearchPolicy, Settings

@@ -12,10 +12,10 @@ from hockeystick.certificate import Certificate, CutOff
 from hockeystick.certification.description import check_floor, drawn_by
 from hockeystick.certification.issue import certify, certify_with, prepared
 from hockeystick.certification.schedule import planned
+from hockeystick.claim import verification_target
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
-from hockeystick.monte_carlo.release import verification_target
 from hockeystick.noise.generators import floor, known
 from hockeystick.plan import Plan, Target, split
 from hockeystick.settings import MonteCarlo, SearchPolicy

@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 from hockeystick.bounds import Question
 from hockeystick.certificate.parts import Accuracy, Bits, Bounded, CutOff, ForeignNoise, Interval, Methods
 from hockeystick.certificate.text import exact, generator_text, interval_text, number
+from hockeystick.claim import MonteCarloClaim, Statement
 from hockeystick.errors import InvalidInputError
 from hockeystick.files import write_atomically
 from hockeystick.mechanism import Mechanism
-from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.notebook import preformatted
 from hockeystick.spec import Spec
 from hockeystick.types import Adjacency, Kind

@@ -35,9 +35,9 @@ from hockeystick.certificate import (
 )
 from hockeystick.certification.rounding import lower_end_of_run
 from hockeystick.certification.texts import Texts, texts_of
+from hockeystick.claim import MonteCarloClaim, Statement
 from hockeystick.errors import CannotCertifyError, InvalidInputError
 from hockeystick.mechanism import Mechanism
-from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.noise.generators import floor, floor_of_known_batches, known
 from hockeystick.samplers import Sampler
 from hockeystick.strategies.companion import file_name

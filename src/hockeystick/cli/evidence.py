@@ -11,9 +11,9 @@ from hockeystick.report.document import aligned
 
 if TYPE_CHECKING:
     from hockeystick.certificate import CertificateBase
+    from hockeystick.claim import RunClaim
     from hockeystick.evidence import EvidenceStore, Redrawn, RunSummary
     from hockeystick.mechanism import Mechanism
-    from hockeystick.monte_carlo.claim import RunClaim
     from hockeystick.samples import Run
 
 app = typer.Typer(help="Stored Monte Carlo evidence: list, show, merge, verify, prune.", rich_markup_mode=None)

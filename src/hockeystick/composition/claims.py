@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 from hockeystick.bounds import Question
 from hockeystick.certificate import Accuracy, AnyCertificate, Interval, exact, interval_text, number
 from hockeystick.certificate.parts import Bounded, Origin
+from hockeystick.claim import FailureProbability, Statement
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.files import MAX_CLAIM_BYTES, read_small_file, write_atomically
-from hockeystick.monte_carlo.claim import FailureProbability, Statement
 from hockeystick.spec import Spec, parsed_object
 from hockeystick.types import Adjacency, Kind
 

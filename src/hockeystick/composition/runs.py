@@ -12,6 +12,7 @@ from hockeystick.bounds import Bound, Profile, Question
 from hockeystick.certificate import AnyCertificate, Interval
 from hockeystick.certification.confirmation import confirmed
 from hockeystick.certification.issue import prepared
+from hockeystick.claim import Statement
 from hockeystick.composition.profile_law import law_from_profiles
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
@@ -21,7 +22,6 @@ from hockeystick.laws.law import Law
 from hockeystick.laws.poisson_moments import PoissonMoments
 from hockeystick.laws.product_moments import Part
 from hockeystick.laws.profile import law_delta, smallest_epsilon
-from hockeystick.monte_carlo.claim import Statement
 from hockeystick.pairs.averaged_steps import AveragedSteps
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.independent_steps import IndependentSteps

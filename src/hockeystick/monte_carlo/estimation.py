@@ -19,10 +19,10 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.bounds import Profile, Question
+from hockeystick.claim import MonteCarloClaim, RunClaim, Statement, release_delta
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError
 from hockeystick.monte_carlo.aims import Aim, CostlyBound
-from hockeystick.monte_carlo.claim import MonteCarloClaim, RunClaim, Statement
 from hockeystick.monte_carlo.confidence import bet_from_pilot, samples_needed
 from hockeystick.monte_carlo.families import family_of
 from hockeystick.monte_carlo.pilots import ENOUGH as SEEN
@@ -36,7 +36,6 @@ from hockeystick.monte_carlo.pilots import (
     unamplified_epsilon,
 )
 from hockeystick.monte_carlo.proposals import Family, Proposal
-from hockeystick.monte_carlo.release import release_delta
 from hockeystick.monte_carlo.runs import MARGIN, fingerprint, in_this_process, seconds_per_sample
 from hockeystick.monte_carlo.statistics import Tally, best_profile, profiles_of
 from hockeystick.pairs.base import DominatingPair

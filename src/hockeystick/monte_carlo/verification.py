@@ -8,9 +8,9 @@ from itertools import islice
 import numpy as np
 
 from hockeystick.bounds import Profile, Question
+from hockeystick.claim import MonteCarloClaim, RunClaim
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, VerificationError
-from hockeystick.monte_carlo.claim import MonteCarloClaim, RunClaim
 from hockeystick.monte_carlo.confidence import LARGEST_BET, off_grid
 from hockeystick.monte_carlo.estimation import CHUNK_SIZES, SMALLEST_BOUND, Estimation
 from hockeystick.monte_carlo.families import family_of

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hockeystick.claim import verification_target
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError
-from hockeystick.monte_carlo.release import verification_target
 from hockeystick.plan import Plan
 from hockeystick.recommendation.candidates import Limits, every
 from hockeystick.recommendation.explain import explanation

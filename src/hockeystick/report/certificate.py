@@ -13,9 +13,9 @@ from hockeystick.certificate import (
     interval_text,
     number,
 )
+from hockeystick.claim import MonteCarloClaim, Statement
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.mechanism import Mechanism
-from hockeystick.monte_carlo.claim import MonteCarloClaim, Statement
 from hockeystick.report.document import Document, Row, Section
 from hockeystick.strategies.companion import file_name
 from hockeystick.types import Adjacency

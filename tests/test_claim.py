@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hockeystick.claim import MOST_NODES, MonteCarloClaim, pack_nodes, unpack_nodes
 from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.claim import MOST_NODES, MonteCarloClaim, pack_nodes, unpack_nodes
 from hockeystick.samples import Node
 from hockeystick.types import Side
 
-FORMER = Path(__file__).parents[1] / "certification" / "certificates-0.1.0" / "monte-carlo.json"
+FORMER = Path(__file__).parents[0] / "certification" / "certificates-0.1.0" / "monte-carlo.json"
 
 positive = st.floats(5e-324, 1e308)
 nodes = st.builds(
