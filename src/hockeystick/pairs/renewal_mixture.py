@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import log, log1p
 
 import numpy as np
 
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.band import band_of
-from hockeystick.strategies.matrix.base import BLOCK, Array
+from hockeystick.strategies.matrix.base import BLOCK, UNIT_ROUNDOFF, Array
 
 MAX_ENTRIES = 1 << 26
 """The columns of more than this many entries would take more than half a gigabyte."""
+ROOM = 1e-12
+"""Room for the rounding of a handful of exponentials and logarithms, relative to their arguments."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,6 +109,40 @@ class RenewalMixture(DominatingPair):
         Shape (n,), kappa of the non-banded recursion; zero for a banded C. O(n^2 rows) once, for square C or not.
         """
         return _overlaps(self.matrix, self.min_sep)
+
+    @property
+    def log_idle(self) -> float:
+        """At most log x0, x0 the chance to take part in no step at all; within twice ROOM (1 + |log x0|)."""
+        lengths, log_stay = self._exposed
+        value = float(np.logaddexp.reduce(np.log(self.first_available) + log_stay * lengths))
+        return min(value, 0.0) - ROOM * (1.0 + abs(value))
+
+    @property
+    def active_moments(self) -> tuple[float, float, float]:
+        """v, k and log(1 - x0): given that x is not 0, the mean of its log-ratios is ``N(-k - v/2, v)``.
+
+        The first two from above. O(n p) once, or what :attr:`overlaps` takes. All sums are of non-negative terms.
+        """
+        lengths, log_stay = self._exposed
+        active = float(self.first_available @ -np.expm1(log_stay * lengths))
+        rate = self.examples_per_user * self.participation_prob
+        means = rate * self.availability
+        squares = (rate * (1.0 - self.participation_prob) + rate**2) * self.availability
+        norms = self.matrix.column_norms
+        second = float(squares @ (norms * norms) + 2.0 * self.examples_per_user * (means @ self.overlaps))
+        shift = self.matrix.dot(means)
+        precision = self.noise_multiplier**-2
+        variance = float(shift @ shift) * precision / active**2
+        half_second = 0.5 * second * precision / active
+        error = 8.0 * self.matrix.rounding + 64 * self.matrix.rows * UNIT_ROUNDOFF
+        drift = half_second * (1.0 + error) - 0.5 * variance * (1.0 - error)
+        return variance * (1.0 + error), max(drift, 0.0), log(active)
+
+    @property
+    def _exposed(self) -> tuple[Array, float]:
+        """How many steps are left when the examples are available for the first time, and ``log(1 - h)``."""
+        lengths = np.maximum(self.matrix.steps - np.arange(self.first_available.size), 0).astype(np.float64)
+        return lengths, self.examples_per_user * log1p(-self.participation_prob)
 
 
 @lru_cache(maxsize=8)

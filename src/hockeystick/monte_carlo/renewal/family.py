@@ -7,14 +7,13 @@ recursion gives a bound on X instead of X, above it for remove and below it for 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, expm1, log, log1p, sqrt
+from math import expm1, sqrt
 from typing import Any
 
 import numpy as np
 
-from hockeystick.bounds import SMALLEST_UPPER, Profile
-from hockeystick.laws.gaussian import gaussian_delta
-from hockeystick.monte_carlo.arrays import Array
+from hockeystick.bounds import Profile
+from hockeystick.moments.geometric_mean import active_profile
 from hockeystick.monte_carlo.far import family as far
 from hockeystick.monte_carlo.far.subjects import why_not as why_not_far
 from hockeystick.monte_carlo.proposals import Family, Naive, Proposal
@@ -22,12 +21,9 @@ from hockeystick.monte_carlo.renewal import proposals as renewal_proposals
 from hockeystick.monte_carlo.renewal.densities import PlainRenewal
 from hockeystick.monte_carlo.renewal.kernels import Recursion
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
-from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.renewal_mixture import ROOM, RenewalMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
-
-ROOM = 1e-12
-"""Room for the rounding of a handful of exponentials and logarithms, relative to their arguments."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +38,7 @@ class NaiveRenewal(Naive, PlainRenewal):
     @cached_property
     def log_smallest(self) -> float:
         """At most the logarithm of the least value of X."""
-        return _log_idle(self.pair) - ROOM
+        return self.pair.log_idle - ROOM
 
     @property
     def cost(self) -> float:
@@ -89,69 +85,6 @@ def _loss_error(pair: RenewalMixture, law: Recursion) -> float:
     return max(float(from_products + from_steps), 1e-9)
 
 
-def _log_idle(pair: RenewalMixture) -> float:
-    """``log x0``: x0 is the probability to take part in no step at all. Within ROOM (1 + |log x0|), rounded down."""
-    lengths, log_stay = _exposed(pair)
-    logs = np.log(pair.first_available) + log_stay * lengths
-    value = float(np.logaddexp.reduce(logs))
-    return min(value, 0.0) - ROOM * (1.0 + abs(value))
-
-
-def _exposed(pair: RenewalMixture) -> tuple[Array, float]:
-    """How many steps are left when the examples are available for the first time, and ``log(1 - h)``."""
-    starts = np.arange(pair.first_available.size)
-    log_stay = pair.examples_per_user * log1p(-pair.participation_prob)
-    return np.maximum(pair.matrix.steps - starts, 0).astype(np.float64), log_stay
-
-
-def jensen_profile(pair: RenewalMixture) -> Profile:
-    """A deterministic upper bound of the add profile, from Jensen's inequality over x given that x is not zero.
-
-    Zero for ``e^eps x0 >= 1``, else ``(1 - e^eps x0)`` times the profile of a Gaussian at
-    ``log (e^eps (1 - x0)/(1 - e^eps x0))`` less a drift (docs/theory/monte-carlo/renewal.md). Exact for a single step.
-    Rounded up; between ``SMALLEST_UPPER`` and 1. O(n p) once, or what :attr:`RenewalMixture.overlaps` takes.
-    """
-    variance, drift, log_active = _conditional(pair)
-    log_idle = _log_idle(pair)
-    spread = sqrt(variance) * (1.0 + 2 * UNIT_ROUNDOFF)
-
-    def profile(epsilon: float) -> float:
-        reach = epsilon + log_idle - ROOM * (epsilon - log_idle)
-        if reach >= 0.0:
-            return SMALLEST_UPPER
-        below = -expm1(reach)
-        exponent = epsilon + log_active - log(below) - drift
-        shifted = exponent - ROOM * (1.0 + epsilon + abs(log_active) + abs(log(below)) + drift)
-        if shifted >= 0.0:
-            value = gaussian_delta(1.0, spread, shifted, Side.UPPER)
-        else:
-            value = exp(shifted) * gaussian_delta(1.0, spread, -shifted, Side.UPPER) - expm1(shifted)
-        return min(max(below * value * (1.0 + ROOM), SMALLEST_UPPER), 1.0)
-
-    return profile
-
-
-def _conditional(pair: RenewalMixture) -> tuple[float, float, float]:
-    """Variance and drift of log Y from above, as ``log Y = -drift - variance/2 + sqrt(variance) N(0, 1)``; log(1 - x0).
-
-    All sums are of non-negative terms.
-    """
-    lengths, log_stay = _exposed(pair)
-    active = float(pair.first_available @ -np.expm1(log_stay * lengths))
-    rate = pair.examples_per_user * pair.participation_prob
-    means = rate * pair.availability
-    squares = (rate * (1.0 - pair.participation_prob) + rate**2) * pair.availability
-    norms = pair.matrix.column_norms
-    second = float(squares @ (norms * norms) + 2.0 * pair.examples_per_user * (means @ pair.overlaps))
-    shift = pair.matrix.dot(means)
-    precision = pair.noise_multiplier**-2
-    variance = float(shift @ shift) * precision / active**2
-    half_second = 0.5 * second * precision / active
-    error = 8.0 * pair.matrix.rounding + 64 * pair.matrix.rows * UNIT_ROUNDOFF
-    drift = half_second * (1.0 + error) - 0.5 * variance * (1.0 - error)
-    return variance * (1.0 + error), max(drift, 0.0), log(active)
-
-
 def propose(pair: RenewalMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:
     """Importance proposals, where they are proved, and the naive one, where it can be drawn."""
     importance = far.propose if why_not_far(pair) is None else renewal_proposals.propose
@@ -185,8 +118,8 @@ def fingerprint(pair: RenewalMixture) -> Sequence[Any]:
 
 
 def known_upper(pair: RenewalMixture, direction: Direction) -> Profile | None:
-    """Jensen's bound for add."""
-    return jensen_profile(pair) if direction is Direction.ADD else None
+    """Jensen's bound for add, over the participations of an example that takes part."""
+    return active_profile(*pair.active_moments, pair.log_idle) if direction is Direction.ADD else None
 
 
 def refusal(pair: RenewalMixture, side: Side) -> str | None:
