@@ -11,11 +11,13 @@ from wide_cases import CASES, columns, pair_of
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.far import tuple_moments, tuples
+from hockeystick.moments import tuple_moments
+from hockeystick.moments.tuple_moments import POWERS
+from hockeystick.monte_carlo.far import tuples
+from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.far.draws import draw_tuple
 from hockeystick.monte_carlo.far.limits import BLOCKS, TAILS, WORTH, Limits, chance_of_others, fewest
 from hockeystick.monte_carlo.far.proposals import rates
-from hockeystick.monte_carlo.far.tuple_moments import log_moment, log_tail
 from hockeystick.monte_carlo.far.tuples import CAPS, MISSING, Tuples, log_missed
 from hockeystick.monte_carlo.renewal.family import FAMILY
 from hockeystick.monte_carlo.weighing import OTHER_SHARE, TILTED_SHARE, log_largest
@@ -45,6 +47,14 @@ def of(pair: RenewalMixture, order: int, cap: float, rate: float = 0.0) -> Tuple
         block=BLOCKS[0],
         limit=fewest(own, BLOCKS[0], TAILS[4]),
     )
+
+
+def log_moment(own: Columns, order: int, power: float) -> float:
+    return tuple_moments.log_moment(own.couplings, own.law.prob, order, power)
+
+
+def log_tail(own: Columns, order: int, cap: float) -> float:
+    return tuple_moments.log_tail([log_moment(own, order, power) for power in POWERS], cap)
 
 
 def tuples_of(chances: np.ndarray, chosen: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:

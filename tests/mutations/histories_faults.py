@@ -361,21 +361,21 @@ FAULTS = [
     ),
     # Monte Carlo with tuples of histories.
     (
-        "monte_carlo/far/tuple_moments.py",
+        "moments/tuple_moments.py",
         "        sums[lag:] += diagonal\n",
         "",
         "half of what columns share is left out of the moments of tuples",
         f"{TUPLES}::test_moments_are_close_where_nobody_waits_for_long_and_little_is_shared",
     ),
     (
-        "monte_carlo/far/tuple_moments.py",
+        "moments/tuple_moments.py",
         "np.maximum.reduceat(squares, firsts) * power * (1.0 + 1e-9)",
         "np.maximum.reduceat(squares, firsts) * (1.0 + 1e-9)",
         "moments of tuples are those of a smaller power",
         f"{TUPLES}::test_moments_are_above_those_of_all_tuples",
     ),
     (
-        "monte_carlo/far/tuple_moments.py",
+        "moments/tuple_moments.py",
         "- (power - 1.0) * cap for power",
         "- power * cap for power",
         "the tail of tuples is smaller by the cap",

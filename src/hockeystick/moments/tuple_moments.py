@@ -6,14 +6,13 @@ bounded by one integral for each opportunity (docs/theory/monte-carlo/tuples.md,
 negative inner products.
 """
 
+from collections.abc import Sequence
 from math import inf, log, log1p, pi, sqrt
 
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr
 
-from hockeystick.monte_carlo.arrays import Array
-from hockeystick.monte_carlo.far.columns import Columns
-from hockeystick.monte_carlo.memo import remembered
+from hockeystick.laws.law import Array
 
 POWERS = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 11.0, 16.0, 23.0, 32.0, 64.0, 128.0, 256.0)
 """Powers of e^s that bound its tail."""
@@ -31,13 +30,16 @@ BLOCK = 1 << 21
 """Numbers that are held at a time."""
 
 
-@remembered
-def log_moment(own: Columns, order: int, power: float) -> float:
+def log_moment(couplings: Array, prob: float, order: int, power: float) -> float:
     """At least ``log E e^(power s)`` over tuples of so many histories; infinite where it is not bounded.
 
-    O(opportunities cells). Only for one coin at an opportunity.
+    Args:
+        couplings: ``<c_u, c_(u+e)>``, none negative, 0 where there is no opportunity u + e; shape (opportunities, w).
+        prob: no participation at an opportunity has a larger chance, whatever has been before it.
+
+    Cost: O(opportunities cells).
     """
-    squares, sums = own.couplings[:, 0], _row_sums(own.couplings)
+    squares, sums = couplings[:, 0], _row_sums(couplings)
     firsts = np.arange(0, squares.size, TOGETHER)
     numbers = np.minimum(TOGETHER, squares.size - firsts)
     exponents = order * np.maximum.reduceat(sums / squares, firsts) * (1.0 + 1e-9)
@@ -51,7 +53,7 @@ def log_moment(own: Columns, order: int, power: float) -> float:
     total, size = 0.0, max(BLOCK // nodes.size, 1)
     for first in range(0, firsts.size, size):
         part = slice(first, first + size)
-        logs = _logs(exponents[part], roots[part], reach[part], own.law.prob, nodes, log_lefts, log_rights)
+        logs = _logs(exponents[part], roots[part], reach[part], prob, nodes, log_lefts, log_rights)
         total += float((logs / exponents[part]) @ numbers[part]) * order
     return total * (1.0 + 1e-9) + 1e-9
 
@@ -100,6 +102,6 @@ def _logs(
     return logs
 
 
-def log_tail(own: Columns, order: int, cap: float) -> float:
-    """At least ``log E e^s 1(s > cap)``, by Chernoff's inequality at the best of POWERS."""
-    return min(log_moment(own, order, power) - (power - 1.0) * cap for power in POWERS)
+def log_tail(log_moments: Sequence[float], cap: float) -> float:
+    """At least ``log E e^s 1(s > cap)`` from :func:`log_moment` at POWERS, by Chernoff's inequality at the best one."""
+    return min(log_moment - (power - 1.0) * cap for power, log_moment in zip(POWERS, log_moments, strict=True))

@@ -10,11 +10,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from hockeystick.moments.tuple_moments import POWERS, log_moment, log_tail
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.far.draws import Tupled
 from hockeystick.monte_carlo.far.limits import WORTH, Limits, limits, tail_beside
 from hockeystick.monte_carlo.far.proposals import Above
-from hockeystick.monte_carlo.far.tuple_moments import log_tail
+from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.proposals import rounded
 from hockeystick.monte_carlo.weighing import TILTED_SHARE, log_largest
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_factor
@@ -85,7 +86,13 @@ def log_norm(cap: float) -> float:
 
 def log_missed(own: Columns, order: int, cap: float) -> float:
     """At least the log of what outputs whose density misses more than MISSING add to any profile."""
-    return log_factor(order - 1.0) + log_tail(own, order, cap) - log(MISSING)
+    return log_factor(order - 1.0) + log_tail(_log_moments(own, order), cap) - log(MISSING)
+
+
+@remembered
+def _log_moments(own: Columns, order: int) -> list[float]:
+    """Of what tuples of so many histories have in common."""
+    return [log_moment(own.couplings, own.law.prob, order, power) for power in POWERS]
 
 
 def _served(own: Columns) -> bool:
