@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hockeystick.moments.renewal_copies import Renewal
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.proposals import Plain
 from hockeystick.monte_carlo.renewal.kernels import Recursion, draw_outputs
 from hockeystick.monte_carlo.renewal.proposal_kernels import Densities
-from hockeystick.monte_carlo.renewal.proposal_tables import Renewal
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF, StrategyMatrix

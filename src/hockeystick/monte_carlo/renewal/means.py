@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from hockeystick.moments.renewal_copies import Renewal
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.moved import Moved
 from hockeystick.monte_carlo.proposals import Proposal, rounded
@@ -18,7 +19,6 @@ from hockeystick.monte_carlo.renewal.densities import (
     loss_error_of,
     renewal_of,
 )
-from hockeystick.monte_carlo.renewal.proposal_tables import Renewal
 from hockeystick.pairs.renewal_kernels import availability
 from hockeystick.pairs.renewal_mixture import RenewalMixture, first_available
 from hockeystick.types import Direction

@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from hockeystick.moments.renewal_copies import Table, weigh_moves
 from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.renewal.kernels import (
     Recursion,
@@ -12,7 +13,6 @@ from hockeystick.monte_carlo.renewal.kernels import (
     log_sum,
     workspace,
 )
-from hockeystick.monte_carlo.renewal.proposal_tables import Table, draw_participations
 
 Densities = tuple[Recursion, Recursion, Recursion]
 """Of X, of Xt and of a chain; their columns are the same."""
@@ -52,6 +52,49 @@ def draw_chain(rng: np.random.Generator, steps: Integers, shifts: Array, length:
         steps[visited], shifts[visited] = int(step), chain.times[kind]
         visited += 1
         step += chain.min_sep
+
+
+@njit(cache=True, nogil=True, inline="always")
+def draw_participations(rng: np.random.Generator, steps: Integers, counts: Integers, terms: Array, table: Table) -> int:
+    """Draw at which steps how many copies take part, in ascending order; return the number of such steps.
+
+    A step costs nothing while all copies are available: the next event is found by bisection.
+    """
+    cumulative, survival, values, copies = table.cumulative, table.survival, table.values, table.copies
+    last = values.shape[0]
+    start = min(int(np.searchsorted(cumulative, rng.random(), side="right")), cumulative.size - 1)
+    step, state, visited = table.first_steps[start], table.first_states[start], 0
+    while step < last:
+        least = 0
+        if state == 0:
+            level = survival[step] + np.log1p(-rng.random())
+            low, high = step, last  # survival[low] >= level; the event is at the last such step
+            while high - low > 1:
+                middle = (low + high) // 2
+                if survival[middle] >= level:
+                    low = middle
+                else:
+                    high = middle
+            if low == last - 1 and survival[last] >= level:
+                break
+            step, least = low, 1
+        most = weigh_moves(terms, step, state, values, table.log_skip, table.log_takes, table.lagged, copies)
+        largest = terms[least : most + 1].max()
+        total = 0.0
+        for taken in range(least, most + 1):
+            total += np.exp(terms[taken] - largest)
+        left = rng.random() * total
+        taken = least
+        while taken < most:
+            left -= np.exp(terms[taken] - largest)
+            if left < 0.0:
+                break
+            taken += 1
+        if taken > 0:
+            steps[visited], counts[visited] = step, taken
+            visited += 1
+        step, state = step + copies.jumps[state, taken], copies.targets[state, taken]
+    return visited
 
 
 @njit(cache=True, nogil=True)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from hockeystick.moments.renewal_copies import Renewal, Table, state_count
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.proposals import Proposal, rounded
 from hockeystick.monte_carlo.renewal.densities import (
@@ -26,7 +27,6 @@ from hockeystick.monte_carlo.renewal.densities import (
 from hockeystick.monte_carlo.renewal.kernels import RANGE, sum_logs
 from hockeystick.monte_carlo.renewal.means import MeanProposal, ThinnedProposal, propose_means
 from hockeystick.monte_carlo.renewal.proposal_kernels import Densities, draw_tilted
-from hockeystick.monte_carlo.renewal.proposal_tables import Renewal, Table, state_count
 from hockeystick.monte_carlo.weighing import weigh
 from hockeystick.monte_carlo.weight_bounds import bounded_exp, log_power_bound
 from hockeystick.pairs.renewal_mixture import RenewalMixture

@@ -1,4 +1,7 @@
-"""Moments of a renewal mixture's likelihood ratio: several copies of the participations, followed together."""
+"""Moments of a renewal mixture's likelihood ratio: several copies of the participations, followed together.
+
+Proof: docs/theory/monte-carlo/renewal-proposals.md. Sums of positive terms, in logarithms; moments are rounded up.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -9,9 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.arrays import Array, Integers
-from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -278,46 +283,3 @@ def _fill(values: Array, log_skip: float, log_takes: Array, lagged: Array, copie
             for taken in range(most + 1):
                 total += np.exp(terms[taken] - largest)
             values[step, state] = largest + np.log(total)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def draw_participations(rng: np.random.Generator, steps: Integers, counts: Integers, terms: Array, table: Table) -> int:
-    """Draw at which steps how many copies take part, in ascending order; return the number of such steps.
-
-    A step costs nothing while all copies are available: the next event is found by bisection.
-    """
-    cumulative, survival, values, copies = table.cumulative, table.survival, table.values, table.copies
-    last = values.shape[0]
-    start = min(int(np.searchsorted(cumulative, rng.random(), side="right")), cumulative.size - 1)
-    step, state, visited = table.first_steps[start], table.first_states[start], 0
-    while step < last:
-        least = 0
-        if state == 0:
-            level = survival[step] + np.log1p(-rng.random())
-            low, high = step, last  # survival[low] >= level; the event is at the last such step
-            while high - low > 1:
-                middle = (low + high) // 2
-                if survival[middle] >= level:
-                    low = middle
-                else:
-                    high = middle
-            if low == last - 1 and survival[last] >= level:
-                break
-            step, least = low, 1
-        most = weigh_moves(terms, step, state, values, table.log_skip, table.log_takes, table.lagged, copies)
-        largest = terms[least : most + 1].max()
-        total = 0.0
-        for taken in range(least, most + 1):
-            total += np.exp(terms[taken] - largest)
-        left = rng.random() * total
-        taken = least
-        while taken < most:
-            left -= np.exp(terms[taken] - largest)
-            if left < 0.0:
-                break
-            taken += 1
-        if taken > 0:
-            steps[visited], counts[visited] = step, taken
-            visited += 1
-        step, state = step + copies.jumps[state, taken], copies.targets[state, taken]
-    return visited
