@@ -11,7 +11,7 @@ from hockeystick.monte_carlo.far.chains import Chain, chain_of, kept_shares
 from hockeystick.monte_carlo.far.columns import Columns, columns_of
 from hockeystick.monte_carlo.far.kept_counts import PART, begin, draw_kept_counts, law_of, log_excess, log_waited
 from hockeystick.monte_carlo.far.limits import limits
-from hockeystick.monte_carlo.far.visits import Visits, coins, waits
+from hockeystick.pairs.visits import Visits, coins, waits
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Side
 

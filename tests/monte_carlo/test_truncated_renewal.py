@@ -15,8 +15,8 @@ from hockeystick.monte_carlo.renewal.kernels import Recursion, workspace
 from hockeystick.monte_carlo.renewal.truncated import FAMILY, NaiveTruncated
 from hockeystick.monte_carlo.renewal.truncated_kernels import Truncation, draw_counts, log_mixture
 from hockeystick.pairs.min_separated import from_b_min_sep
-from hockeystick.pairs.renewal_mixture import first_available
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal
+from hockeystick.pairs.visits import first_available
 from hockeystick.strategies.matrix.banded import BandedMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side

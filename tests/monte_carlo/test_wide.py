@@ -27,10 +27,12 @@ from hockeystick.monte_carlo.far.columns import columns_of
 from hockeystick.monte_carlo.far.limits import Limits, chance_of_others, greatest_field, largest_spaced_field
 from hockeystick.monte_carlo.far.proposals import Add, Below, Counted, rates
 from hockeystick.monte_carlo.far.subjects import why_not
-from hockeystick.monte_carlo.far.visits import Visits, coins, draw_visits, moments, one_in, waits
+from hockeystick.monte_carlo.far.visits import draw_visits
 from hockeystick.monte_carlo.renewal.family import FAMILY
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.visit_kernels import moments
+from hockeystick.pairs.visits import Visits, coins, one_in, waits
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.types import Direction, Side
 

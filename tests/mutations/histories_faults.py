@@ -282,7 +282,7 @@ FAULTS = [
         f"{MANY_BANDS_CHAINS}::test_the_chain_of_counts_dominates_the_weights_of_limited_counts",
     ),
     (
-        "monte_carlo/far/visits.py",
+        "pairs/visit_kernels.py",
         "total += 2.0 * rate * ahead[v - following] * couplings[at, v - at]",
         "total += 0.0 * rate * ahead[v - following] * couplings[at, v - at]",
         "the proof of M for add leaves out what participations of one example share",
@@ -488,7 +488,7 @@ FAULTS = [
         f"{LINKED}::test_columns_that_have_more_in_common_than_the_trees_are_left_to_others",
     ),
     (
-        "monte_carlo/far/visits.py",
+        "pairs/visits.py",
         "self.coins * -(-opportunities // (self.bins or self.min_sep))",
         "self.coins * (opportunities // (self.bins or self.min_sep))",
         "histories with a participation at both ends of a block cost nothing",

@@ -14,7 +14,7 @@ FAULTS = [
         f"{VISITS}::test_the_ratio_lies_between_its_bounds",
     ),
     (
-        "monte_carlo/far/visits.py",
+        "pairs/visits.py",
         "Edges(np.full(bins, self.prob),",
         "Edges(np.full(bins, 1.0),",
         "a step is as likely as an epoch",
@@ -70,7 +70,7 @@ FAULTS = [
         f"{VISITS}::test_a_copy_has_at_most_so_many_visits_below_a_node",
     ),
     (
-        "monte_carlo/far/visits.py",
+        "pairs/visit_kernels.py",
         "for v in range(following, min(at + window, steps)):",
         "for v in range(at + 1, min(at + window, steps)):",
         "a copy visits an epoch twice",

@@ -1,4 +1,4 @@
-"""The law of a number of coins, and draws from lists of chances."""
+"""The law of a number of coins, in logarithms, and draws from lists of chances."""
 
 from functools import lru_cache
 
@@ -6,14 +6,6 @@ import numpy as np
 from numba import njit
 
 from hockeystick.monte_carlo.arrays import Array
-
-
-def binomial(coins: int, prob: float) -> Array:
-    """Chances of 0, ..., coins participations; for one coin ``1 - prob`` and ``prob``, without rounding."""
-    law = np.ones(1)
-    for _ in range(coins):
-        law = np.convolve(law, [1.0 - prob, prob])
-    return law
 
 
 @njit(cache=True, nogil=True)

@@ -9,6 +9,7 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.pairs.visits import Visits, one_in
 from hockeystick.samplers import RandomAllocation
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import BLOCK
@@ -36,6 +37,11 @@ class FreshBins(DominatingPair):
     def epochs(self) -> int:
         """How often bins are drawn."""
         return self.matrix.steps // self.bins
+
+    @property
+    def visits(self) -> Visits:
+        """When an example takes part."""
+        return one_in(self.bins)
 
     @property
     def full_sensitivity(self) -> float:

@@ -7,6 +7,7 @@ from math import log, log1p
 import numpy as np
 
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.visits import Visits, first_available, waits
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import BLOCK, UNIT_ROUNDOFF, Array
@@ -91,6 +92,11 @@ class RenewalMixture(DominatingPair):
         Shape (1,) when cold, (min_sep,) when warm: ``1 / (1 + (b-1) h)``, then ``h / (1 + (b-1) h)`` for each u.
         """
         return first_available(self.min_sep, self.hit_prob, self.warm_start)
+
+    @property
+    def visits(self) -> Visits:
+        """When a single example takes part."""
+        return waits(self.participation_prob, self.min_sep, self.warm_start)
 
     @property
     def availability(self) -> Array:
@@ -183,12 +189,3 @@ def _best_of_all(matrix: StrategyMatrix, min_sep: int, overlaps: Array) -> None:
             products[:, other] = columns.T @ matrix.columns(other)
         for row, i in enumerate(which):
             overlaps[i] = best_after(products[row], int(i) + min_sep, min_sep)
-
-
-def first_available(min_sep: int, hit: float, warm_start: bool) -> Array:
-    """Probabilities of the first step of availability, shape (1,) when cold, (min_sep,) when warm."""
-    if not warm_start:
-        return np.ones(1)
-    weights = np.full(min_sep, hit)
-    weights[0] = 1.0
-    return weights / (1.0 + (min_sep - 1) * hit)

@@ -9,6 +9,8 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.pairs import bin_mixture, independent_steps, secret_groups
 from hockeystick.pairs.base import DominatingPair, require
 from hockeystick.pairs.bin_mixture import BinMixture
+from hockeystick.pairs.visits import Visits
+from hockeystick.pairs.visits import coins as visits_of_coins
 from hockeystick.samplers import CyclicPoisson
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import BLOCK, Array, Indices
@@ -50,6 +52,11 @@ class SubsetMixture(DominatingPair):
     def coins(self) -> int:
         """How many coins, with columns that are all the same, every step has."""
         return 1
+
+    @property
+    def visits(self) -> Visits:
+        """When an example, or user, of a group takes part in the steps of the group."""
+        return visits_of_coins(self.sampling_prob, self.coins)
 
     @property
     def step_matrix(self) -> StrategyMatrix:

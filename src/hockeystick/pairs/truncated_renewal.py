@@ -7,7 +7,8 @@ import numpy as np
 
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.independent_steps import BINOMIAL_TAIL_ROUNDING, SMALLEST_SLACK
-from hockeystick.pairs.renewal_mixture import RenewalMixture, first_available, largest_norm
+from hockeystick.pairs.renewal_mixture import RenewalMixture, largest_norm
+from hockeystick.pairs.visits import first_available
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.band import band_of
 from hockeystick.strategies.matrix.base import Array

@@ -14,8 +14,9 @@ import numpy as np
 
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.far.kernels import Overlaps
-from hockeystick.monte_carlo.far.visits import Visits, moments
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
+from hockeystick.pairs.visit_kernels import moments
+from hockeystick.pairs.visits import Visits
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.strategies.matrix.causal_factor import causal_factor

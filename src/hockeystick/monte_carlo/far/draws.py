@@ -31,8 +31,9 @@ from hockeystick.monte_carlo.far.linked_kernels import (
     draw_linked_tuple,
     draw_linked_visits,
 )
-from hockeystick.monte_carlo.far.visits import Edges, draw_start, draw_visits, walk
+from hockeystick.monte_carlo.far.visits import draw_start, draw_visits, walk
 from hockeystick.monte_carlo.weight_bounds import ENDLESS
+from hockeystick.pairs.visits import Edges
 
 
 class Draws(NamedTuple):

@@ -15,7 +15,8 @@ from numba import njit
 
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.chances import draw_number
-from hockeystick.monte_carlo.far.visits import Edges, kind_of
+from hockeystick.monte_carlo.far.visits import kind_of
+from hockeystick.pairs.visits import Edges
 
 LARGEST_PRODUCT = 1e200
 

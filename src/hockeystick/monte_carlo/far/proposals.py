@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hockeystick.monte_carlo.arrays import Array
-from hockeystick.monte_carlo.chances import binomial
 from hockeystick.monte_carlo.far.chains import DECAYS, MAX_ORDER, Chain, chain_of, kept_shares
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.far.draws import Chained, Draws, draw_above, draw_add, draw_below
@@ -24,6 +23,7 @@ from hockeystick.monte_carlo.moved import MovedBelow
 from hockeystick.monte_carlo.proposals import Proposal, rounded
 from hockeystick.monte_carlo.weighing import BELOW_SHARE, TILTED_SHARE, LowerBounds, UpperBounds
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.visits import binomial
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 
 SECONDS_PER_ENTRY, SECONDS_PER_WAITED_ENTRY = 8e-10, 1.1e-9

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from functools import singledispatch
 
 from hockeystick.monte_carlo.far.columns import Columns, columns_of, why_no_columns
-from hockeystick.monte_carlo.far.visits import Visits, coins, one_in, waits
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.fresh_bins import FreshBins
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.pairs.visits import Visits
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.types import Side
 
@@ -50,8 +50,7 @@ def _of_subsets(pair: SubsetMixture) -> Subject:
     refusal = NOT_RANDOM if pair.batches_are_public else None
     if refusal is None and pair.coins > MAX_COINS:
         refusal = f"a user has more than {MAX_COINS} examples"
-    law = coins(pair.sampling_prob, pair.coins)
-    return Subject(pair.step_matrix, law, refusal, groups=pair.groups, tuples=False)
+    return Subject(pair.step_matrix, pair.visits, refusal, groups=pair.groups, tuples=False)
 
 
 @subject_of.register
@@ -62,7 +61,7 @@ def _of_renewal(pair: RenewalMixture) -> Subject:
         refusal = "the columns of one example do not overlap"
     elif pair.examples_per_user > 1:
         refusal = "several examples of a user wait together, and their columns overlap"
-    return Subject(pair.matrix, waits(pair.participation_prob, pair.min_sep, pair.warm_start), refusal)
+    return Subject(pair.matrix, pair.visits, refusal)
 
 
 @subject_of.register
@@ -71,7 +70,7 @@ def _of_visits(pair: FreshBins) -> Subject:
     refusal = NOT_RANDOM if pair.batches_are_public else None
     if refusal is None and pair.bins > MAX_BINS:
         refusal = f"it is for at most {MAX_BINS} bins"
-    return Subject(pair.matrix, one_in(pair.bins), refusal)
+    return Subject(pair.matrix, pair.visits, refusal)
 
 
 def why_not(pair: DominatingPair) -> str | None:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from hockeystick.monte_carlo.arrays import Array, Integers
-from hockeystick.monte_carlo.chances import binomial, log_chances, tails
+from hockeystick.monte_carlo.chances import log_chances, tails
 from hockeystick.monte_carlo.forests.tree_kernels import count_tables
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
+from hockeystick.pairs.visits import binomial
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 
 MAX_COINS = 16

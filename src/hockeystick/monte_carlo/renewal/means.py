@@ -20,7 +20,8 @@ from hockeystick.monte_carlo.renewal.densities import (
     renewal_of,
 )
 from hockeystick.pairs.renewal_kernels import availability
-from hockeystick.pairs.renewal_mixture import RenewalMixture, first_available
+from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.visits import first_available
 from hockeystick.types import Direction
 
 BETAS = np.concatenate([np.arange(0.25, 4.0, 0.25), np.arange(4.0, 16.0, 1.0), np.arange(16.0, 129.0, 8.0)])
