@@ -23,7 +23,6 @@ from many_bands_cases import CASES, above_of, pair_of
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.monte_carlo.far import family
-from hockeystick.monte_carlo.far.columns import MAX_ENTRIES
 from hockeystick.monte_carlo.far.family import propose
 from hockeystick.monte_carlo.far.kernels import filtered
 from hockeystick.monte_carlo.far.limits import Limits, chance_of_others, largest_field
@@ -34,6 +33,7 @@ from hockeystick.monte_carlo.whole_curve import CurveEstimation
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.pairs.visits import binomial
+from hockeystick.strategies.matrix.causal_columns import MAX_ENTRIES
 from hockeystick.strategies.matrix.causal_factor import causal_factor
 from hockeystick.types import Direction, Side
 

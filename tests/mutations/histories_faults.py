@@ -71,14 +71,14 @@ FAULTS = [
         f"{MANY_BANDS}::test_each_side_stays_on_its_side_of_the_truth",
     ),
     (
-        "monte_carlo/far/columns.py",
+        "strategies/matrix/causal_columns.py",
         "scale = 1.0 + error if side is Side.UPPER else 1.0 / (1.0 + error)",
         "scale = 1.0",
         "rounding of the causal factor is charged to nobody",
         f"{MANY_BANDS}::test_columns_of_a_tree_have_inner_products_that_no_group_exceeds",
     ),
     (
-        "monte_carlo/far/columns.py",
+        "strategies/matrix/causal_columns.py",
         "side is Side.UPPER and _groups_differ(matrix, groups)",
         "side is Side.LOWER and _groups_differ(matrix, groups)",
         "upper bounds cover the first group alone",
@@ -141,7 +141,7 @@ FAULTS = [
         f"{MANY_BANDS}::test_other_histories_have_at_most_the_chance_that_is_charged",
     ),
     (
-        "monte_carlo/far/columns.py",
+        "strategies/matrix/causal_columns.py",
         "least = 0.25 * UNIT_ROUNDOFF *",
         "least = 1e-3 *",
         "entries that matter are left out of columns",

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from functools import singledispatch
 
-from hockeystick.monte_carlo.far.columns import Columns, columns_of, why_no_columns
+from hockeystick.monte_carlo.far.columns import Columns, columns_of
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.fresh_bins import FreshBins
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.pairs.visits import Visits
 from hockeystick.strategies import StrategyMatrix
+from hockeystick.strategies.matrix.causal_columns import why_no_columns
 from hockeystick.types import Side
 
 MAX_COINS = 16
