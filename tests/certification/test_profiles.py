@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hockeystick as hs
-from hockeystick.certification.chords import chords, extended_chords
+from hockeystick.certification.chords import extended_chords
 from hockeystick.certification.profiles import _Envelope
 from hockeystick.curve import POINT_TOLERANCE, curve
 from hockeystick.errors import InvalidInputError
+from hockeystick.laws.chords import upper_curve
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.types import Side
 
@@ -115,7 +116,7 @@ def test_interpolation_stays_on_its_side_of_any_profile(masses, places, epsilons
         knots = [0.0, 1.0]
     exact = [truth(knot) for knot in knots]
     above, below = [(1.0 + loose) * value for value in exact], [(1.0 - loose) * value for value in exact]
-    upper, lower = chords(knots, above), extended_chords(knots, below, above)
+    upper, lower = upper_curve(knots, above), extended_chords(knots, below, above)
     for epsilon in (*epsilons, *knots):
         assert lower(epsilon) <= truth(epsilon) + 1e-15
         assert upper(epsilon) >= truth(epsilon) - 1e-15

@@ -84,9 +84,9 @@ FAULTS = [
         PROFILES + "::test_interpolation_stays_on_its_side_of_any_profile",
     ),
     (
-        "certification/chords.py",
-        "share = expm1(epsilon - knots[left]) / expm1(knots[right] - knots[left])",
-        "share = (epsilon - knots[left]) / (knots[right] - knots[left])",
+        "laws/chords.py",
+        "part = expm1(epsilon - places[after - 1]) / expm1(places[after] - places[after - 1])",
+        "part = (epsilon - places[after - 1]) / (places[after] - places[after - 1])",
         "chords in epsilon, in which delta is not convex",
         PROFILES + "::test_interpolation_stays_on_its_side_of_any_profile",
     ),

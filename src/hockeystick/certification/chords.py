@@ -7,6 +7,7 @@ from math import exp, expm1
 
 from hockeystick.bounds import Bound, Profile
 from hockeystick.deadline import Deadline
+from hockeystick.laws.chords import upper_curve
 from hockeystick.types import Side
 
 BELOW = 1e-14
@@ -22,24 +23,10 @@ def tabulated(bound: Bound, upper: Bound, knots: Sequence[float], deadline: Dead
             deadline.tick()
             values.append(slow(knot))
         if bound.side is Side.UPPER:
-            profiles[direction] = chords(knots, values)
+            profiles[direction] = upper_curve(knots, values)
         else:
             profiles[direction] = extended_chords(knots, values, [upper.profiles[direction](knot) for knot in knots])
     return replace(bound, profiles=profiles)
-
-
-def chords(knots: Sequence[float], values: Sequence[float]) -> Profile:
-    """An upper bound between the knots, as the truth is convex in e^epsilon, and beyond the last, as it falls."""
-
-    def profile(epsilon: float) -> float:
-        right = bisect_right(knots, epsilon)
-        if right == len(knots):
-            return values[-1]
-        left = right - 1
-        share = expm1(epsilon - knots[left]) / expm1(knots[right] - knots[left])
-        return (1.0 - share) * values[left] + share * values[right] + BELOW * max(values[left], values[right])
-
-    return profile
 
 
 def extended_chords(knots: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> Profile:

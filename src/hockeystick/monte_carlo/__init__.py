@@ -8,8 +8,8 @@ The way of a question:
 * ``estimation`` decides what to sample: which directions and sides, at which epsilons, for how long.
 * ``runs`` draws the samples in numbered chunks, ``statistics`` and ``confidence`` make bounds of them,
   :mod:`hockeystick.claim` is what a certificate says of that, and ``verification`` derives it again.
-* ``whole_curve`` and ``curves`` are for many epsilons at once, ``acceptance`` for a mechanism that a random test has
-  accepted, ``forgery`` for evidence that somebody else has stored.
+* ``whole_curve`` is for many epsilons at once, ``acceptance`` for a mechanism that a random test has accepted,
+  ``forgery`` for evidence that somebody else has stored.
 
 A family is a room: ``family`` says which proposals there are, ``proposals`` what their largest weights are and why,
 ``kernels`` draws. Rooms of families: ``bins``, ``allocations``, ``subsets``, ``renewal``, ``shuffles``, and ``far``,

@@ -9,8 +9,8 @@ import numpy as np
 
 from hockeystick.bounds import Profile, Question
 from hockeystick.errors import BudgetExceededError
+from hockeystick.laws.chords import lower_curve, upper_curve
 from hockeystick.monte_carlo.aims import Aim
-from hockeystick.monte_carlo.curves import lower_curve, upper_curve
 from hockeystick.monte_carlo.estimation import FRACTIONS, SPARED, Estimation
 from hockeystick.monte_carlo.statistics import Tally, best_profile
 from hockeystick.types import Direction, Side

@@ -1,11 +1,14 @@
-"""Whole curves from bounds at some epsilons (docs/theory/monte-carlo/confidence.md, "Curves")."""
+"""Profiles from bounds at some epsilons, between which delta is convex in e^epsilon.
+
+Proof: docs/theory/monte-carlo/confidence.md, "Curves".
+"""
 
 from math import expm1
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hockeystick.bounds import Profile
+from hockeystick.laws.profile import Profile
 
 _ROUNDED = 1.0 + 2.0**-42
 """More than the interpolation loses to rounding."""
@@ -19,7 +22,7 @@ def upper_curve(epsilons: ArrayLike, uppers: ArrayLike) -> Profile:
 
     Args:
         epsilons: shape (n,), increasing, in [0, 700].
-        uppers: shape (n,), at least 0. Their joint failure probability is that of the curve.
+        uppers: shape (n,), at least 0. Where they rest on samples their joint failure probability is the curve's.
     """
     places = np.array(epsilons, dtype=np.float64)
     values = np.minimum.accumulate(np.minimum(np.array(uppers, dtype=np.float64), 1.0))

@@ -1,12 +1,22 @@
 """Curves between nodes, against a profile that is known."""
 
 from itertools import pairwise
+from math import erfc, exp, sqrt
 
 import numpy as np
 import pytest
-from toy_gaussian import exact_delta
 
-from hockeystick.monte_carlo.curves import lower_curve, upper_curve
+from hockeystick.laws.chords import lower_curve, upper_curve
+
+
+def exact_delta(shift: float, epsilon: float) -> float:
+    """Of ``N(shift, 1)`` against ``N(0, 1)``: ``Phi(s/2 - e/s) - e^e Phi(-s/2 - e/s)``."""
+
+    def phi(x: float) -> float:
+        return erfc(-x / sqrt(2)) / 2
+
+    return phi(shift / 2 - epsilon / shift) - exp(epsilon) * phi(-shift / 2 - epsilon / shift)
+
 
 GRID = np.array([0.3, 0.5, 1.0, 2.0, 4.0])
 
