@@ -287,35 +287,6 @@ def largest_step(v, z, matrix):
     return float((np.abs(matrix.dot(v.astype(np.float64)) - z) / matrix.diagonal_entries[:, None]).max())
 
 
-ORACLE = ["identity", "bands", "bands of the inverse", "tree"]
-
-
-@pytest.mark.parametrize(
-    ("form", "numbers"),
-    [(form, 8_000) for form in ORACLE] + [pytest.param(form, 1_000_000, marks=pytest.mark.weekly) for form in ORACLE],
-)
-def test_many_numbers_are_those_of_arb(form, numbers):
-    """On the words' 63 bits, and on more where these leave a number open: ``exact_oracle.py`` goes on to any number."""
-    pytest.importorskip("flint")
-    from exact_oracle import STEPS, compare
-
-    counts = compare(form, numbers)
-    assert counts.numbers == numbers // STEPS * STEPS
-    assert counts.differing == 0
-
-
-def test_the_comparison_with_arb_sees_a_number_that_is_off_by_one(monkeypatch):
-    pytest.importorskip("flint")
-    import exact_oracle
-
-    def wrong(*arguments, **options):
-        for at, row in enumerate(stream(*arguments, **options)):
-            yield row + (at == 3) * (np.arange(len(row)) == 1)
-
-    monkeypatch.setattr(exact_oracle, "stream", wrong)
-    assert exact_oracle.compare("bands", 3 * exact_oracle.STEPS).differing == 1
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["identity", "optimised"])
 def test_no_number_of_two_million_is_off_by_one(name):
