@@ -2,7 +2,7 @@
 
 MODE is of gradients, "hooks" or "ghost"; "bf16" for autocast; "exact" for sums of whole numbers; "dropout";
 "shuffled" for data that are in another order in every process; or "shards" for a model of fully_shard, "adapters" for
-one with adapters. FOLDER/MODE/RANK holds what this process got.
+one with adapters, "fsdp" for one that the training argument shares out. FOLDER/MODE/RANK holds what this process got.
 """
 
 import math
@@ -21,7 +21,7 @@ import hockeystick as hs
 from hockeystick.errors import InvalidInputError
 
 RANK = int(os.environ.get("RANK", "0"))
-SHARDS = ("shards", "adapters")
+SHARDS = ("shards", "adapters", "fsdp")
 """Modes of a model of ``fully_shard``, which starts as each process makes it."""
 
 
@@ -62,7 +62,7 @@ def model_for(mode: str):
     if mode == "adapters":
         torch.manual_seed(0)
         model = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
-    return shared_out(model) if mode in SHARDS and PROCESSES > 1 else model
+    return shared_out(model) if mode in ("shards", "adapters") and PROCESSES > 1 else model
 
 
 def train(folder: Path, mode: str):
@@ -79,6 +79,7 @@ def train(folder: Path, mode: str):
         optim="sgd",
         learning_rate=0.5,
         bf16=mode == "bf16",
+        fsdp=mode == "fsdp" and PROCESSES > 1,
         **QUIET | {"logging_strategy": "steps", "logging_steps": 1},
     )
     data = sentences()

@@ -1,4 +1,4 @@
-"""The training of ``huggingface_training`` with a model of ``fully_shard``, that can be killed at any moment."""
+"""The training of ``huggingface_training`` with the training argument ``fsdp``, that can be killed at any moment."""
 
 from functools import partial
 

@@ -71,7 +71,7 @@ class Saved(transformers.TrainerCallback):
 
 
 def train(folder: Path, saved=lambda step: None, shards=False) -> None:
-    """``saved`` is called with the step of every checkpoint that was saved; with ``shards``, of a shared out model."""
+    """``saved`` is called with the step of every checkpoint that was saved; with ``shards``, of a model of ``fsdp``."""
     warnings.simplefilter("ignore")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -82,11 +82,12 @@ def train(folder: Path, saved=lambda step: None, shards=False) -> None:
         gradient_accumulation_steps=math.ceil(3 / PROCESSES),
         max_steps=STEPS,
         save_steps=EVERY,
+        fsdp=shards,
         **QUIET,
     )
     trainer = hs.huggingface.Trainer(
         plan=MECHANISM,
-        model=shared_out(model_of()) if shards else model_of(),
+        model=model_of(),
         args=arguments,
         train_dataset=sentences(),
         rng=np.random.default_rng(1),

@@ -28,9 +28,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWa
 
 BAD = {
     "deepspeed": {"zero_optimization": {}},
-    "fsdp": "full_shard",
     "parallelism_config": object(),
     "fp16": True,
+    "mixed_precision": "fp16",
     "torch_compile": True,
     "use_liger_kernel": True,
     "activation_checkpointing_kwargs": {"use_reentrant": True},
@@ -74,6 +74,33 @@ def test_arguments_that_break_the_mechanism_are_refused(name, arguments, trainer
 def test_a_clipping_norm_that_is_left_out_is_refused(arguments):
     with pytest.raises(InvalidInputError, match="The 'max_grad_norm' training argument cannot be None"):
         checked_arguments(arguments(max_grad_norm=None))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"version": 1}, "must have version = 2 in private training. Got 1 instead"),
+        ({"cpu_offload": True}, "must have cpu_offload = False"),
+        ({"activation_checkpointing": True}, "must have activation_checkpointing = False"),
+        ({"cpu_ram_efficient_loading": True}, "must have cpu_ram_efficient_loading = False"),
+        ({"auto_wrap_policy": "SIZE_BASED_WRAP"}, "must have auto_wrap_policy = 'TRANSFORMER_BASED_WRAP'"),
+        ({"state_dict_type": "SHARDED_STATE_DICT"}, "must have state_dict_type = 'FULL_STATE_DICT'"),
+        ({"xla": True}, "must have xla = False"),
+        ({"reshard_after_forward": False}, "needs several processes; start them with torchrun"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_other_ways_to_share_a_model_out_than_fully_shard_are_refused(config, message, monkeypatch, tmp_path):
+    monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "false")  # transformers sets it
+    given = transformers.TrainingArguments(str(tmp_path), fsdp=True, fsdp_config=config, **QUIET)
+    with pytest.raises(InvalidInputError, match=message):
+        checked_arguments(given)
+
+
+def test_accelerate_is_not_told_to_share_a_model_out(arguments, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(InvalidInputError, match="start with torchrun, and give the training argument fsdp=True"):
+        checked_arguments(arguments())
 
 
 def test_several_devices_are_refused(arguments):

@@ -35,6 +35,7 @@ OWN_LOSS = {
     "grad_sample_mode": "hooks",
     "processes": 1,
     "exact": False,
+    "sharded": False,
 }
 """What a Trainer of pairs is checked with."""
 
@@ -190,6 +191,8 @@ def test_what_pairs_and_losses_of_ones_own_cannot_have_is_refused(pairs):
         check_own_loss("Preferences", **(OWN_LOSS | {"processes": 2, "rows": 1, "is_tried": False}))
     with pytest.raises(InvalidInputError, match="'exact' argument must be False for a loss of the Trainer's own"):
         check_own_loss("Preferences", **(OWN_LOSS | {"exact": True}))
+    with pytest.raises(InvalidInputError, match="must be whole in every process for the loss of Preferences"):
+        check_own_loss("Preferences", **(OWN_LOSS | {"sharded": True, "grad_sample_mode": "ghost"}))
     with pytest.raises(InvalidInputError, match="'base' argument must be a Trainer of transformers or TRL"):
         hs.huggingface.private(dict)
     with pytest.raises(InvalidInputError, match="'args' argument has to be given"):

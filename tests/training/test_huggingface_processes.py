@@ -157,7 +157,7 @@ def test_two_processes_that_were_killed_end_as_if_they_had_not_been(module, tmp_
     assert (records[0].resumed, records[1].resumed) == (0, 1)
 
 
-TRL = ["sft", "dpo", "another", "sent"]
+TRL = ["sft", "dpo", "shards", "another", "sent"]
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +169,7 @@ def left_by_trl(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("kind", ["sft", "dpo"])
+@pytest.mark.parametrize("kind", ["sft", "dpo", "shards"])
 def test_the_trainers_of_trl_train_in_two_processes_as_in_one(kind, left_by_trl, tmp_path):
     """The first process saves the adapters, which are those of one process. Pairs take three parts here and two there.
 

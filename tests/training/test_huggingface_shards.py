@@ -1,8 +1,11 @@
 """The Trainer with a model of ``fully_shard``, in one process; two are in ``test_huggingface_processes.py``."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+import hockeystick as hs
 from hockeystick.errors import InvalidInputError, UnsupportedError
 
 pytest.importorskip("opacus", reason="needs torch and opacus")
@@ -10,13 +13,14 @@ pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("peft", reason="needs peft")
 
 import torch
-from huggingface_training import FIXED, model_of, sentences, shared_out
+from huggingface_training import FIXED, QUIET, model_of, sentences, shared_out
 from peft import LoraConfig, get_peft_model
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from hockeystick.training.huggingface.losses import next_tokens
+from hockeystick.training.huggingface.shards import share_out
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -153,6 +157,38 @@ def test_what_a_model_of_shards_cannot_have_is_refused(options, message, sharded
         sharded(**options).train()
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_the_layers_that_arguments_name_are_shared_out_and_then_the_rest(again):
+    def shared(**config):
+        plugin = {"reshard_after_forward": again}
+        arguments = {"fsdp_config": config, "fsdp_plugin_args": plugin, "device": torch.device("cpu"), "world_size": 1}
+        made = share_out(model_of(), SimpleNamespace(**arguments))
+        assert share_out(made, None) is made
+        return [name for name, part in made.named_modules() if isinstance(part, FSDPModule)]
+
+    assert shared() == ["", "model.layers.0"]
+    assert shared(transformer_layer_cls_to_wrap=["LlamaMLP"]) == ["", "model.layers.0.mlp"]
+    with pytest.raises(InvalidInputError, match=r"classes of .*Got \['Another'\] for .* 'LlamaForCausalLM'"):
+        shared(transformer_layer_cls_to_wrap=["Another"])
+
+
+def test_pairs_are_refused_in_one_sentence(tmp_path):
+    """TRL copies adapters to its reference, which it cannot do with shards."""
+    trl = pytest.importorskip("trl", reason="needs trl")
+    import trl_ranks
+
+    given = trl.DPOConfig(str(tmp_path), max_steps=12, per_device_train_batch_size=5, bf16=False, **QUIET)
+    with pytest.raises(UnsupportedError, match="DPOTrainer cannot be made of a model of fully_shard; give"):
+        hs.huggingface.private(trl.DPOTrainer)(
+            plan=FIXED,
+            model=shared_out(adapters(model_of(attention_dropout=0.0))),
+            args=given,
+            train_dataset=trl_ranks.datasets.Dataset.from_list(trl_ranks.PAIRS),
+            processing_class=trl_ranks.trl_data.tokenizer(),
+            grad_sample_mode="ghost",
+        )
+
+
 def layers_alone(model):
     for layer in model.model.layers:
         fully_shard(layer, mesh=init_device_mesh("cpu", (1,)))
@@ -161,7 +197,7 @@ def layers_alone(model):
 
 @pytest.mark.parametrize("of", [layers_alone, lambda model: adapters(shared_out(model))], ids=["layers", "adapters"])
 def test_models_of_which_a_part_is_in_shards_are_refused(of, trainer):
-    with pytest.raises(UnsupportedError, match="add adapters before you shard, and call fully_shard on all of it"):
+    with pytest.raises(UnsupportedError, match=r"adapters before \(by get_peft_model\), and call fully_shard on all"):
         trainer(model=of(model_of()), grad_sample_mode="ghost").train()
 
 

@@ -1,7 +1,8 @@
 """One process of some, as torchrun starts them: ``python trl_ranks.py FOLDER KIND...`` trains adapters with TRL.
 
-KIND is "sft", "dpo", "another" for DPO with another reference in each process, or "sent" for DPO with a loss that
-speaks to other processes. FOLDER/KIND/RANK holds the adapters and the record, or the error.
+KIND is "sft", "dpo", "shards" for "sft" with a model that the training argument ``fsdp`` shares out, "another" for DPO
+with another reference in each process, or "sent" for DPO with a loss that speaks to other processes. FOLDER/KIND/RANK
+holds the adapters and the record, or the error.
 """
 
 import os
@@ -15,7 +16,7 @@ import torch
 import transformers
 import trl
 from huggingface_training import FIXED, PROCESSES
-from peft import LoraConfig
+from peft import LoraConfig, get_peft_model
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError, UnsupportedError
@@ -47,9 +48,14 @@ def reference(seed: int) -> transformers.PreTrainedModel:
 
 def train(folder: Path, kind: str):
     """The Trainer after its training, with its adapters in the folder."""
-    base, arguments = (trl.SFTTrainer, trl.SFTConfig) if kind == "sft" else (trl.DPOTrainer, trl.DPOConfig)
+    sentences, shards = kind in ("sft", "shards"), kind == "shards"
+    base, arguments = (trl.SFTTrainer, trl.SFTConfig) if sentences else (trl.DPOTrainer, trl.DPOConfig)
     adapters = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
-    references = {"model": reference(0), "ref_model": reference(RANK)} if kind == "another" else {}
+    models = {"model": trl_data.network(), "peft_config": adapters}
+    if kind == "another":
+        models = {"model": reference(0), "ref_model": reference(RANK)}
+    if shards:
+        models = {"model": get_peft_model(trl_data.network(), adapters), "grad_sample_mode": "ghost"}
     base = Sends if kind == "sent" else base
     trainer = hs.huggingface.private(base)(
         plan=FIXED,
@@ -62,12 +68,14 @@ def train(folder: Path, kind: str):
             learning_rate=0.5,
             bf16=False,
             logging_strategy="no",
+            gradient_checkpointing=not shards,
+            fsdp=shards and PROCESSES > 1,
             **trl_data.QUIET,
         ),
-        train_dataset=datasets.Dataset.from_list(SENTENCES if kind == "sft" else PAIRS),
+        train_dataset=datasets.Dataset.from_list(SENTENCES if sentences else PAIRS),
         processing_class=trl_data.tokenizer(),
         rng=np.random.default_rng(0),
-        **references or {"model": trl_data.network(), "peft_config": adapters},
+        **models,
     )
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.train()

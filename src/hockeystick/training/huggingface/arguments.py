@@ -1,6 +1,7 @@
 """Which of transformers' training arguments a private training can have, and why not the others."""
 
 import math
+import os
 from collections.abc import Callable
 from copy import copy
 from typing import Any, NamedTuple
@@ -31,11 +32,12 @@ def _is_reentrant(options: Any) -> bool:
     return bool((options or {}).get("use_reentrant"))
 
 
+SCALED = "scaled losses have scaled gradients to clip, and steps that overflow are left out"
 REFUSALS = (
     Refusal("deepspeed", _is_set, "gradients would be reduced before they are clipped"),
-    Refusal("fsdp", _is_set, "accelerate would shard the model too late; call fully_shard on it before"),
     Refusal("parallelism_config", _is_set, "gradients would be reduced before they are clipped"),
-    Refusal("fp16", _is_set, "scaled losses have scaled gradients to clip, and steps that overflow are left out"),
+    Refusal("fp16", _is_set, SCALED),
+    Refusal("mixed_precision", lambda value: value not in ("no", "bf16"), SCALED),  # as accelerate launch sets it
     Refusal("torch_compile", _is_set, "compiled layers give no per-sample gradients"),
     Refusal("use_liger_kernel", _is_set, "fused layers give no per-sample gradients"),
     Refusal("activation_checkpointing_kwargs", _is_reentrant, "its layers run backward in passes of their own"),
@@ -52,6 +54,12 @@ REFUSALS = (
 """What is refused, whatever the plan."""
 
 
+SHARDS = {"version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "state_dict_type": "FULL_STATE_DICT"}
+"""The values that options of accelerate's plugin for FSDP must have, where they are not left out."""
+ANY = ("reshard_after_forward", "transformer_cls_names_to_wrap")
+"""The options of it that may have any value."""
+
+
 def checked_arguments(given: Any) -> Any:
     """A copy of transformers' arguments for the Trainer's own loop, in which every batch is a whole step.
 
@@ -63,6 +71,11 @@ def checked_arguments(given: Any) -> Any:
             raise InvalidInputError(
                 f"The {refusal.name!r} training argument cannot be {value!r} in private training: {refusal.reason}."
             )
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":  # as accelerate launch sets it
+        raise InvalidInputError(
+            "The ACCELERATE_USE_FSDP environment variable must be unset, as accelerate would shard the model after its "
+            "optimizer was made; start with torchrun, and give the training argument fsdp=True."
+        )
     if given.n_gpu > 1:
         raise InvalidInputError(
             f"The Trainer needs one device at most to a process; this one has {given.n_gpu}, which would split the "
@@ -73,6 +86,8 @@ def checked_arguments(given: Any) -> Any:
             "Several processes must be those of torch.distributed, as torchrun starts them. "
             f"Got {given.parallel_mode.value!r} instead."
         )
+    if given.fsdp:
+        _check_shards(given)
     if given.world_size > 1 and given.save_on_each_node:
         raise InvalidInputError(
             "The 'save_on_each_node' training argument cannot be True in several processes: the first one has the "
@@ -81,8 +96,23 @@ def checked_arguments(given: Any) -> Any:
     arguments = copy(given)
     arguments.gradient_accumulation_steps = 1  # transformers would add up several batches of the plan
     arguments.ignore_data_skip = True  # the run knows where it is
+    arguments.fsdp = arguments.fsdp_plugin_args = None  # the model is shared out before transformers has it
     arguments.activation_checkpointing_kwargs = {"use_reentrant": False} | (given.activation_checkpointing_kwargs or {})
     return arguments
+
+
+def _check_shards(given: Any) -> None:
+    """Raise InvalidInputError for options of ``fsdp_config`` that a model of ``fully_shard`` cannot have here."""
+    options = {name: value for name, value in given.fsdp_config.items() if name.startswith("xla")}
+    options |= {name.removeprefix("fsdp_"): value for name, value in (given.fsdp_plugin_args or {}).items()}
+    for name, value in options.items():
+        if value and name not in ANY and value != SHARDS.get(name):
+            raise InvalidInputError(
+                f"The 'fsdp_config' training argument must have {name} = {SHARDS.get(name, False)!r} in private "
+                f"training. Got {value!r} instead."
+            )
+    if given.world_size == 1:
+        raise InvalidInputError("The 'fsdp' training argument needs several processes; start them with torchrun.")
 
 
 def check_batch_size(given: Any, expected: float, planned: float | None = None) -> None:

@@ -91,6 +91,7 @@ def check_own_loss(
     grad_sample_mode: str,
     processes: int,
     exact: bool,
+    sharded: bool,
 ) -> None:
     """Raise InvalidInputError where batches have no losses by example, or several rows of one, and these are needed.
 
@@ -111,6 +112,11 @@ def check_own_loss(
         )
     if has_losses_by_example and rows == 1:
         return
+    if sharded:
+        raise InvalidInputError(
+            f"The 'model' argument must be whole in every process for the loss of {name}, which needs "
+            "grad_sample_mode='hooks'. Got a model of fully_shard instead."
+        )
     if grad_sample_mode == "ghost":
         raise InvalidInputError(
             "The 'grad_sample_mode' argument must be 'hooks' for a loss of the Trainer's own, and for several rows "

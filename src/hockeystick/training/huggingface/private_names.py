@@ -52,6 +52,11 @@ def keep_model_whole(accelerator: Any) -> None:
     accelerator.prepare_model = partial(accelerator.prepare_model, evaluation_mode=True)
 
 
+def whole_layers(model: Any) -> list[str]:
+    """The names of the classes of layers that transformers does not split, by which it shares out a model."""
+    return sorted(getattr(model, "_no_split_modules", None) or ())
+
+
 @contextmanager
 def figures_kept(trainer: Any) -> Iterator[None]:
     """Leave the figures that a Trainer of TRL gathers for its log as they are, for losses that are no step's."""

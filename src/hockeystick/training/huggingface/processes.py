@@ -40,7 +40,7 @@ def shared(model: torch.nn.Module, accelerator: Any) -> torch.nn.Module:
     if getattr(model, "is_distributed_loading_by_transformers", False) or (sharded and not is_sharded(model)):
         raise UnsupportedError(
             "The 'model' argument must be whole in every process, or be a model of fully_shard itself: load it without "
-            "distributed_config, add adapters before you shard, and call fully_shard on all of it in the end."
+            "distributed_config, add adapters before (by get_peft_model), and call fully_shard on all of it in the end."
         )
     if is_sharded(model) or accelerator.num_processes > 1:
         keep_model_whole(accelerator)

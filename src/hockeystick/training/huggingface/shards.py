@@ -7,7 +7,8 @@ numbers that are not finite, which end the run wherever it is counted.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ import torch
 from accelerate.utils import broadcast_object_list
 from torch import distributed
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.nn import Module
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.training.huggingface.private_names import whole_layers
 from hockeystick.training.torch.shards import local
 
 SHARD = "optimizer_shard_{}.pt"
@@ -34,6 +38,49 @@ def share_out_again(model: Any) -> None:
     for part in model.modules():
         if isinstance(part, FSDPModule):
             part.reshard()
+
+
+def share_out(model: Any, arguments: Any) -> Any:
+    """The model, shared out by ``fully_shard`` over all processes, as the training argument ``fsdp`` has it.
+
+    Layers are those of the classes in ``fsdp_config["transformer_layer_cls_to_wrap"]``, or else those that transformers
+    does not split. This is before there are hooks and an optimizer; accelerate would do it after.
+
+    Raises: InvalidInputError for a model without such layers.
+    """
+    if is_sharded(model):
+        return model
+    names = arguments.fsdp_config.get("transformer_layer_cls_to_wrap") or whole_layers(model)
+    layers = [part for part in model.modules() if type(part).__name__ in names] if isinstance(model, Module) else []
+    if not layers:
+        raise InvalidInputError(
+            "The 'fsdp_config' training argument must have the names of the classes of the model's layers in "
+            f"'transformer_layer_cls_to_wrap'. Got {list(names)} for a model of type {type(model).__name__!r}."
+        )
+    mesh = init_device_mesh(arguments.device.type, (arguments.world_size,))
+    again = bool(arguments.fsdp_plugin_args["reshard_after_forward"])
+    for layer in reversed(layers):  # those inside others come first
+        fully_shard(layer, mesh=mesh, reshard_after_forward=again)
+    return fully_shard(model, mesh=mesh)
+
+
+@contextmanager
+def making(name: str, model: Any) -> Iterator[None]:
+    """Raise UnsupportedError where a Trainer cannot be made of a model of ``fully_shard``, as TRL's of pairs cannot.
+
+    Args:
+        name: of the Trainer.
+        model: that it gets.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_sharded(model):
+            raise
+        raise UnsupportedError(
+            f"{name} cannot be made of a model of fully_shard; give it one that is whole in every process. It failed "
+            f"with {str(error)!r}."
+        ) from error
 
 
 def mode_of(model: Any, grad_sample_mode: str, exact: bool, arguments: Any) -> str:

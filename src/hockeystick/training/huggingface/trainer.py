@@ -43,7 +43,14 @@ from hockeystick.training.huggingface.processes import (
     shared,
 )
 from hockeystick.training.huggingface.rows import Rows
-from hockeystick.training.huggingface.shards import is_sharded, mode_of, passes_of_all, share_out_again
+from hockeystick.training.huggingface.shards import (
+    is_sharded,
+    making,
+    mode_of,
+    passes_of_all,
+    share_out,
+    share_out_again,
+)
 from hockeystick.training.invariance import Invariance
 from hockeystick.training.record import RunRecord
 from hockeystick.training.torch import PrivacyEngine
@@ -167,7 +174,11 @@ class Trainer(Checkpoints, transformers.Trainer):
         check_precision(self.given, grad_sample_mode)
         numbers = self._base() is not transformers.Trainer and train_dataset is not None
         data = numbered(train_dataset) if numbers else train_dataset
-        super().__init__(model=model, args=checked_arguments(self.given), train_dataset=data, **options)
+        arguments = checked_arguments(self.given)
+        if self.given.fsdp:
+            model = share_out(model, self.given)
+        with making(self._base().__name__, model):
+            super().__init__(model=model, args=arguments, train_dataset=data, **options)
         self.train_dataset = in_order(vars(self)["train_dataset"], data, train_dataset)
         self._given_data = train_dataset
         self._losses_given = example_losses is not None
@@ -275,6 +286,7 @@ class Trainer(Checkpoints, transformers.Trainer):
             grad_sample_mode=self._gradients["grad_sample_mode"],
             processes=self.accelerator.num_processes,
             exact=self._exact,
+            sharded=is_sharded(self.model),
         )
         alone = None
         if self._tries_independence:
