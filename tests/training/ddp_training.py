@@ -1,4 +1,4 @@
-"""One rank of two: ``python ddp_training.py FOLDER PORT RANK MODE...``. Trains in each mode, and keeps what it got.
+"""One rank of two, as torchrun starts them, trains in each mode, and keeps what it got.
 
 MODE is of gradients, "hooks" or "ghost"; "layers" to clip by layers; "parts" for physical batches of one example;
 "independent" for an adaptive optimizer; "alike" and "apart" for dropout with one seed, and with one for each rank;
@@ -8,7 +8,7 @@ MODE is of gradients, "hooks" or "ghost"; "layers" to clip by layers; "parts" fo
 in the first four modes by turns. FOLDER/MODE/RANK holds weights, gradients and the record of the run.
 """
 
-import sys
+import os
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
@@ -109,15 +109,14 @@ def fit(model, optimizer, loader) -> None:
     lightning.Trainer(strategy=strategy, max_steps=30, use_distributed_sampler=False, **quiet).fit(Module(), loader)
 
 
-def main() -> None:
+def main(folder: Path, *modes: str) -> None:
     from opacus.distributed import DifferentiallyPrivateDistributedDataParallel as Distributed
     from whiteness import STEPS, strategies
 
-    folder, port, rank, *modes = sys.argv[1:]
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=int(rank), world_size=2)
+    distributed.init_process_group("gloo")
     for mode in modes:
-        here = Path(folder) / mode / rank
+        here = folder / mode / os.environ["RANK"]
         here.mkdir(parents=True)
         if mode == "noise":
             sampler = hs.Poisson(sampling_prob=0.02, steps=STEPS)
@@ -133,12 +132,8 @@ def main() -> None:
             except InvalidInputError as error:
                 (here / "refused.txt").write_text(str(error))
         else:
-            start, end = (Path(folder) / mode / "state.pt" if mode == name else None for name in RESUMING)
+            start, end = (folder / mode / "state.pt" if mode == name else None for name in RESUMING)
             weights, rows, sizes, engine = train(Distributed, mode, start=start, end=end)
             np.savez(here / "trained", weights=weights, sizes=sizes)
             engine.record().save(here / "run.json")
     distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()

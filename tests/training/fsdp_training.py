@@ -1,11 +1,7 @@
-"""One process of two that share out the parameters: ``python fsdp_training.py FOLDER PORT RANK [killed]``.
-
-With ``killed``, exact sums alone: saved at step 9 and killed at step 11, or continued where there is a state.
-"""
+"""One process of two that share out the parameters, as torchrun starts them."""
 
 import os
 import signal
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -104,24 +100,20 @@ def train(
     return weights, np.array(gradients) * engine.run.expected_batch_size / CLIP, np.array(sizes), engine
 
 
-def main() -> None:
-    folder, port, rank, *killed = sys.argv[1:]
+def main(folder: Path, killed: bool = False) -> None:
+    """With ``killed``, exact sums alone: saved at step 9 and killed at step 11, or continued where there is a state."""
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=int(rank), world_size=2)
-    mesh = init_device_mesh("cpu", (2,))
+    distributed.init_process_group("gloo")
+    mesh, rank = init_device_mesh("cpu", (2,)), distributed.get_rank()
     if killed:
-        exact, *_ = train(mesh, 1.0, exact=True, state_file=Path(folder) / f"state-{rank}.pt")
-        np.save(Path(folder) / f"killed-{rank}.npy", exact)
+        exact, *_ = train(mesh, 1.0, exact=True, state_file=folder / f"state-{rank}.pt")
+        np.save(folder / f"killed-{rank}.npy", exact)
         distributed.destroy_process_group()
         return
     weights, _, sizes, engine = train(mesh, 1.0)
     _, noise, _, _ = train(mesh, 0.0)
     exact, sums, _, exact_engine = train(mesh, 1.0, exact=True)
-    np.savez(Path(folder) / f"{rank}.npz", weights=weights, noise=noise, sizes=sizes, exact=exact, sums=sums)
-    engine.record().save(Path(folder) / f"{rank}.json")
-    exact_engine.record().save(Path(folder) / f"exact-{rank}.json")
+    np.savez(folder / f"{rank}.npz", weights=weights, noise=noise, sizes=sizes, exact=exact, sums=sums)
+    engine.record().save(folder / f"{rank}.json")
+    exact_engine.record().save(folder / f"exact-{rank}.json")
     distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""One process of some, as torchrun starts them: ``python huggingface_ranks.py FOLDER MODE...``. Trains in each mode.
+"""One process of some, as torchrun starts them, trains in each mode.
 
 MODE is of gradients, "hooks" or "ghost"; "bf16" for autocast; "exact" for sums of whole numbers; "dropout";
 "shuffled" for data that are in another order in every process; or "shards" for a model of fully_shard, "adapters" for
@@ -7,7 +7,6 @@ one with adapters, "fsdp" for one that the training argument shares out. FOLDER/
 
 import math
 import os
-import sys
 import warnings
 from pathlib import Path
 
@@ -111,11 +110,10 @@ def result(trainer) -> dict[str, np.ndarray]:
     }
 
 
-def main() -> None:
-    folder, *modes = sys.argv[1:]
+def main(folder: Path, *modes: str) -> None:
     torch.set_num_threads(1)
     for mode in modes:
-        here = Path(folder) / mode / str(RANK)
+        here = folder / mode / str(RANK)
         here.mkdir(parents=True)
         try:
             trainer = train(here, mode)
@@ -127,7 +125,3 @@ def main() -> None:
             if mode in SHARDS:
                 trainer.save_model(here)
     torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,114 +1,121 @@
-"""Kill a training at random moments: ``python killing.py MODULE FOLDER TIMES``.
+"""Kill a training at random moments.
 
 Leaves FOLDER/alone by ``MODULE.train``, undisturbed, and FOLDER/often by one that was killed so many times, each at a
-uniformly random moment of the first part of a training, and then ended. Prints how many were alive to be killed.
+uniformly random moment of the first part of a training, and then ended. FOLDER/killed has how many were alive to be
+killed.
 """
 
 import importlib
 import os
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Callable
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
 STATES = ("state.npz", "state.pt", "checkpoint-*[0-9]")
-"""What trainings that are copied save; whole files and folders have these names and no others."""
+"""What trainings that are killed save; whole files and folders have these names and no others."""
 
 
-def last_step(module, left: int) -> int:
+def last_step(module: ModuleType, left: int) -> int:
     """The step after which a training waits to be killed, so that ``left`` more can take a part after it each."""
     return module.STEPS - (left + 1) * module.EVERY
 
 
-def killed_copy(module, folder: Path, moment: float, left: int) -> bool:
-    """Train in a copy of this process, which has all compiled, and kill it; whether it was alive.
+def copy(module: ModuleType, folder: Path, stop: int | None = None) -> tuple[int, int]:
+    """Train in a copy of this process, which has all that this one has compiled; its number and where it says it.
 
-    However slow or fast the machine is, the copy does not end, and the last one is not killed before there is a state.
-    It is killed with the workers that load its batches: as orphans they could keep standard output open.
+    It leads a group of processes, with the workers that load its batches, and says one byte for each saved state. From
+    step ``stop`` on it waits.
     """
-
-    def saved(step: int) -> None:
-        while step >= last_step(module, left):
-            signal.pause()
-
+    reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
+        os.close(reads)
+
+        def saved(step: int) -> None:
+            os.write(writes, b".")
+            while stop is not None and step >= stop:
+                signal.pause()
+
         module.train(folder, saved)
         os._exit(0)
+    os.close(writes)
+    return child, reads
+
+
+def killed_copy(module: ModuleType, folder: Path, moment: float, left: int, warm: bool) -> bool:
+    """Kill a copy; whether it was alive.
+
+    However slow or fast the machine is, the copy does not end, and the last one is not killed before there is a state.
+    One that has to compile first, as this process is not warm, is not killed before it saved a state itself.
+    """
+    child, reads = copy(module, folder, last_step(module, left))
+    if not warm:
+        os.read(reads, 1)
     time.sleep(moment)
-    ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    while not left and not any(any(folder.glob(name)) for name in STATES) and not os.waitid(os.P_PID, child, ended):
-        time.sleep(0.001)
+    if not left and not any(any(folder.glob(name)) for name in STATES):
+        os.read(reads, 1)
     try:
-        os.killpg(child, signal.SIGKILL)
+        os.killpg(child, signal.SIGKILL)  # as orphans, the workers would go on
     except ProcessLookupError:  # there was no time to form a group, or all have ended
         os.kill(child, signal.SIGKILL)
+    os.close(reads)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
-def killed_process(name: str, folder: Path, moment: float, left: int) -> bool:
-    """The same in a new process, for frameworks with threads, which cannot be copied; counts from its first state.
-
-    However slow or fast the machine is, that process has saved a state when it is killed, and cannot have ended.
-    """
-    code = f"import killing; killing.train_until_killed({name!r}, {str(folder)!r}, {left})"
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent, **pipes) as child:
-        assert child.stdout is not None
-        began = child.stdout.readline()
-        time.sleep(moment)
-        child.kill()
-        return bool(began) and child.wait() < 0
-
-
-def train_until_killed(name: str, folder: str, left: int = 0) -> None:
-    """Train; a line says that there is a state, and at its last step the training waits while its input is open.
+def train_until_killed(name: str, folder: Path, says: Connection) -> None:
+    """Train, and say each step that has a state; at the last but one the training waits while there is a parent.
 
     A training that went farther before it was killed would leave nothing to continue.
     """
     module = importlib.import_module(name)
-    said = False
 
     def saved(step: int) -> None:
-        nonlocal said
-        if not said:
-            print(step, flush=True)  # noqa: T201
-        said = True
-        if step >= last_step(module, left):
-            sys.stdin.read()
+        says.send(step)
+        if step >= last_step(module, 0):
+            parent_process().join()
 
-    module.train(Path(folder), saved)
+    module.train(folder, saved)
 
 
-def main() -> None:
-    name, folder, times = sys.argv[1:]
+def first_to_last(module: ModuleType, folder: Path) -> float:
+    """Train in a copy to the end; seconds from its first state to its last."""
+    child, reads = copy(module, folder)
+    os.read(reads, 1)
+    began = time.monotonic()
+    while os.read(reads, 1):
+        ended = time.monotonic()
+    os.close(reads)
+    assert os.waitpid(child, 0)[1] == 0
+    return ended - began
+
+
+def seconds(train: Callable[[Path], None], folder: Path) -> float:
+    began = time.monotonic()
+    train(folder)
+    return time.monotonic() - began
+
+
+def main(name: str, folder: Path, times: int) -> None:
+    """Do it; a module with ``COPIES = False`` makes threads when it trains, and is trained in copies alone."""
     module = importlib.import_module(name)
-    train = module.train
-    alone, again, often = (Path(folder) / name for name in ("alone", "again", "often"))
+    alone, again, often = (folder / name for name in ("alone", "again", "often"))
     for place in (alone, again, often):
         place.mkdir()
-    saved: list[float] = []
-    train(alone, lambda step: saved.append(time.monotonic()))  # here, so that all is compiled when it is copied
-    longest = saved[-1] - saved[0]
-    copies = getattr(module, "COPIES", True)
-    if copies:
-        began = time.monotonic()
-        train(again)
-        longest = 3.0 / int(times) * (time.monotonic() - began)
+    warm = getattr(module, "COPIES", True)
+    if warm:
+        module.train(alone)  # here, so that all is compiled when it is copied
+        longest = 3.0 / times * seconds(module.train, again)
+    else:
+        longest = first_to_last(module, alone)
     rng, killed = np.random.default_rng(0), 0
-    for copy, moment in enumerate(rng.uniform(0.0, longest, int(times)), 1):
-        left = int(times) - copy
-        if copies:  # on a busy machine all but the last may be killed before their first state
-            killed += killed_copy(module, often, moment, left)
-        else:
-            killed += killed_process(name, often, moment, left)
-    train(often)
-    print(killed)  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()
+    for number, moment in enumerate(rng.uniform(0.0, longest, times), 1):
+        killed += killed_copy(module, often, moment, times - number, warm)
+    module.train(often)
+    (folder / "killed").write_text(str(killed))

@@ -1,10 +1,6 @@
 """Two processes execute the same mechanism as one."""
 
-import socket
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +8,12 @@ import pytest
 pytest.importorskip("opacus", reason="needs torch and opacus")
 
 from ddp_training import train
+from processes import end, start_two
 from whiteness import is_white, strategies
 
 from hockeystick.strategies import STRATEGIES
 from hockeystick.training import RunRecord
 
-SCRIPT = Path(__file__).parent / "ddp_training.py"
 pytestmark = [
     pytest.mark.slow,  # all of them, as they wait for the same processes
     pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning"),
@@ -30,17 +26,10 @@ def left(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     here = [item for item in request.session.items if item.path == request.path]
     modes = dict.fromkeys(item.callspec.params["mode"] for item in here)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     if "exact_resumed" in modes:
         (folder / "exact_resumed").mkdir()
         train(lambda model: model, "exact", end=folder / "exact_resumed" / "state.pt")
-    commands = [[sys.executable, SCRIPT, folder, str(port), str(rank), *modes] for rank in (0, 1)]
-    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
-    for process in processes:
-        said = process.communicate(timeout=400)[1]
-        assert process.returncode == 0, said
+    end(*start_two("ddp_training.main", folder, *modes, folder=folder))
     return folder
 
 

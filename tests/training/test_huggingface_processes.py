@@ -1,11 +1,7 @@
 """Two processes with the Trainer of transformers execute the same mechanism as one."""
 
-import os
 import re
-import socket
-import subprocess
-import sys
-from pathlib import Path
+from multiprocessing import Pipe
 
 import numpy as np
 import pytest
@@ -22,33 +18,14 @@ import torch
 from huggingface_ranks import SHARDS, model_for, result, train
 from huggingface_training import MECHANISM
 from peft import PeftModel
+from processes import end, exit_codes, start_two
 from safetensors.torch import load_file
 from transformers import LlamaForCausalLM
 
-HERE = Path(__file__).parent
 pytestmark = [
     pytest.mark.slow,  # all of them, as they wait for processes
     pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"),
 ]
-
-
-def start(*command, **options):
-    """Two processes, as torchrun starts them."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    place = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    ranks = [place | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in (0, 1)]
-    return [
-        subprocess.Popen([sys.executable, *map(str, command)], env=os.environ | rank, cwd=HERE, text=True, **options)
-        for rank in ranks
-    ]
-
-
-def end(processes):
-    """Wait for all of them; each has to end well."""
-    said = [process.communicate(timeout=400)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +34,7 @@ def left(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     here = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
     modes = dict.fromkeys(item.callspec.params["mode"] for item in here if "mode" in item.callspec.params)
-    end(start(HERE / "huggingface_ranks.py", folder, *modes, stderr=subprocess.PIPE))
+    end(*start_two("huggingface_ranks.main", folder, *modes, folder=folder))
     return folder
 
 
@@ -135,20 +112,17 @@ def test_two_processes_that_were_killed_end_as_if_they_had_not_been(module, tmp_
     alone, often = tmp_path / "alone", tmp_path / "often"
     alone.mkdir()
     often.mkdir()
-    code = f"import {module}, pathlib; {module}.train(pathlib.Path({{!r}}))"
-    end(start("-c", code.format(str(alone)), stderr=subprocess.PIPE))
-    until = f"import killing; killing.train_until_killed({module!r}, {str(often)!r})"
-    killed = start("-c", until, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert killed[0].stdout.readline()
+    end(*start_two(f"{module}.train", alone, folder=tmp_path))
+    saved, says = Pipe(duplex=False)
+    killed = start_two("killing.train_until_killed", module, often, says, folder=tmp_path)
+    assert saved.poll(200)
     for process in killed:
         process.kill()
-    for process in killed:
-        process.communicate()
-    assert [process.returncode < 0 for process in killed] == [True, True]
+    assert [code < 0 for code in exit_codes(*killed)] == [True, True]
     made = trainer(MECHANISM, folder="often")
     with pytest.raises(InvalidInputError, match=r"of a training in 1 process.*Got one of 2, which would have the same"):
         made.train(resume_from_checkpoint=True)
-    end(start("-c", code.format(str(often)), stderr=subprocess.PIPE))
+    end(*start_two(f"{module}.train", often, folder=tmp_path))
     assert (alone / "model.safetensors").read_bytes() == (often / "model.safetensors").read_bytes()
     assert not list(often.glob(".unfinished*"))
     records = [RunRecord.load(folder / "run.json") for folder in (alone, often)]
@@ -165,7 +139,7 @@ def left_by_trl(tmp_path_factory):
     """What two processes left of each kind of training with TRL."""
     pytest.importorskip("trl", reason="needs trl")
     folder = tmp_path_factory.mktemp("trl")
-    end(start(HERE / "trl_ranks.py", folder, *TRL, stderr=subprocess.PIPE))
+    end(*start_two("trl_ranks.main", folder, *TRL, folder=folder))
     return folder
 
 

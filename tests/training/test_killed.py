@@ -1,21 +1,16 @@
 """A training that is killed at random moments ends as one that was left alone."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from processes import end, start
 
 from hockeystick.training import RunRecord
-
-HERE = Path(__file__).parent
 
 
 def killed(module, folder, times):
     """How many trainings were alive when they were killed."""
-    command = [sys.executable, HERE / "killing.py", module, folder, str(times)]
-    return int(subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout)
+    end(start("killing.main", module, folder, times, folder=folder))
+    return int((folder / "killed").read_text())
 
 
 def check_records(folder):

@@ -1,10 +1,6 @@
 """Two processes that share out the parameters execute the same mechanism as one, with the same noise bits."""
 
 import signal
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,39 +11,26 @@ from hockeystick.training import RunRecord
 pytest.importorskip("opacus", reason="needs torch and opacus")
 
 import torch
+from fsdp_training import train
+from processes import end, exit_codes, start_two
 from torch import distributed
 from torch.distributed.tensor import Shard
 
 from hockeystick.training.torch import shards
 
-SCRIPT = Path(__file__).parent / "fsdp_training.py"
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
-
-
-def two_processes(folder, *mode):
-    """What both said, and how they ended."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    commands = [[sys.executable, SCRIPT, folder, str(port), str(rank), *mode] for rank in (0, 1)]
-    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
-    return [(process.communicate(timeout=200)[1], process.returncode) for process in processes]
 
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory):
     """The folder with what two processes left."""
     folder = tmp_path_factory.mktemp("shards")
-    for said, code in two_processes(folder):
-        assert code == 0, said
+    end(*start_two("fsdp_training.main", folder, folder=folder))
     return folder
 
 
-def test_two_shards_are_one_run(left, monkeypatch):
+def test_two_shards_are_one_run(left):
     """The noise bit for bit, the weights but for rounding, and a checkpoint in the middle changes neither."""
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    from fsdp_training import train
-
     first, second = (np.load(left / f"{rank}.npz") for rank in (0, 1))
     weights, _, sizes, engine = train(None, 1.0)
     assert np.array_equal(first["sizes"] + second["sizes"], sizes)
@@ -62,11 +45,8 @@ def test_two_shards_are_one_run(left, monkeypatch):
     assert all("one_noise_row_a_step" in record.checked for record in records)
 
 
-def test_whole_numbers_of_two_shards_are_those_of_one_process(left, monkeypatch):
+def test_whole_numbers_of_two_shards_are_those_of_one_process(left):
     """Not a bit differs, of any step, from gradients that are all in memory; resumed in the middle too."""
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    from fsdp_training import train
-
     weights, sums, _, engine = train(None, 1.0, exact=True)
     for rank in (0, 1):
         own, record = np.load(left / f"{rank}.npz"), RunRecord.load(left / f"exact-{rank}.json")
@@ -78,18 +58,15 @@ def test_whole_numbers_of_two_shards_are_those_of_one_process(left, monkeypatch)
 
 
 @pytest.mark.weekly
-def test_whole_numbers_of_shards_that_were_killed_are_those_of_one_process(tmp_path, monkeypatch):
+def test_whole_numbers_of_shards_that_were_killed_are_those_of_one_process(tmp_path):
     """Both processes die two steps after they saved; two others go on."""
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    from fsdp_training import train
-
-    codes = [code for _, code in two_processes(tmp_path, "killed")]
+    killed = start_two("fsdp_training.main", tmp_path, True, folder=tmp_path)
+    codes = exit_codes(*killed)
     assert -signal.SIGKILL in codes  # the other one may see the connection fail before it dies
     assert 0 not in codes
     assert (tmp_path / "state-0.pt").exists()
     assert (tmp_path / "state-1.pt").exists()
-    for said, code in two_processes(tmp_path, "killed"):
-        assert code == 0, said
+    end(*start_two("fsdp_training.main", tmp_path, True, folder=tmp_path))
     weights, _, _, _ = train(None, 1.0, exact=True)
     for rank in (0, 1):
         assert np.array_equal(np.load(tmp_path / f"killed-{rank}.npy"), weights)

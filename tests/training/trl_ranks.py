@@ -1,4 +1,4 @@
-"""One process of some, as torchrun starts them: ``python trl_ranks.py FOLDER KIND...`` trains adapters with TRL.
+"""One process of some, as torchrun starts them, trains adapters with TRL.
 
 KIND is "sft", "dpo", "shards" for "sft" with a model that the training argument ``fsdp`` shares out, "another" for DPO
 with another reference in each process, or "sent" for DPO with a loss that speaks to other processes. FOLDER/KIND/RANK
@@ -83,13 +83,12 @@ def train(folder: Path, kind: str):
     return trainer
 
 
-def main() -> None:
+def main(folder: Path, *kinds: str) -> None:
     warnings.simplefilter("ignore")
     datasets.disable_progress_bars()
     torch.set_num_threads(1)
-    folder, *kinds = sys.argv[1:]
     for kind in kinds:
-        here = Path(folder) / kind / str(RANK)
+        here = folder / kind / str(RANK)
         here.mkdir(parents=True)
         try:
             trainer = train(here, kind)
@@ -98,7 +97,3 @@ def main() -> None:
         else:
             trainer.record().save(here / "run.json")
     torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()
