@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from renewal_oracle import log_ratio, participations
 
-from hockeystick.moments.renewal_copies import Renewal
+from hockeystick.moments.copies.renewal import Renewal
 from hockeystick.monte_carlo.renewal.kernels import Recursion, correlate, sum_logs, workspace
 from hockeystick.monte_carlo.renewal.proposal_kernels import log_densities as log_densities_at
 from hockeystick.monte_carlo.renewal.proposals import (

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hockeystick.monte_carlo.chances import log_chances
-from hockeystick.monte_carlo.subsets.count_kernels import count_table, draw_counts, log_products, log_sum
+from hockeystick.laws.coins import log_chances
+from hockeystick.moments.copies.counts import count_table, log_sum
+from hockeystick.monte_carlo.subsets.count_kernels import draw_counts, log_products
 from hockeystick.monte_carlo.subsets.kernels import Mixture
 from hockeystick.monte_carlo.subsets.participations import participations
 from hockeystick.monte_carlo.subsets.proposals import NEAR, SHARE, CountSubsets, log_norm

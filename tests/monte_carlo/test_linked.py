@@ -11,7 +11,7 @@ from wide_cases import columns, pair_of
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
-from hockeystick.monte_carlo.chances import tails
+from hockeystick.laws.coins import tails
 from hockeystick.monte_carlo.far.limits import BLOCKS, TAILS, Limits, fewest
 from hockeystick.monte_carlo.far.linked import (
     OUTSIDE,

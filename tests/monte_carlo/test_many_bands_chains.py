@@ -9,8 +9,9 @@ from history_oracle import among, chances_of, limited, whole_of
 from kept_whole import whole_excess
 from many_bands_cases import above_of, pair_of
 
+from hockeystick.moments.copies.fields import Waits, chain_table, split
 from hockeystick.monte_carlo.far import chains
-from hockeystick.monte_carlo.far.chain_kernels import Waits, chain_table, draw_counts, split
+from hockeystick.monte_carlo.far.chain_kernels import draw_counts
 from hockeystick.monte_carlo.far.chains import chain_of
 from hockeystick.monte_carlo.far.limits import Limits, greatest_field
 from hockeystick.monte_carlo.far.subjects import columns_for

@@ -25,7 +25,7 @@ from renewal_proposal_laws import (
 from scipy.special import logsumexp
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.moments.renewal_copies import Table, state_count, weigh_moves
+from hockeystick.moments.copies.renewal import Table, state_count, weigh_moves
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.renewal.family import FAMILY
 from hockeystick.monte_carlo.renewal.means import MeanProposal, ThinnedProposal

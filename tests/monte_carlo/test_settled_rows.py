@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from hockeystick.monte_carlo.subsets.count_kernels import count_table, log_sum
+from hockeystick.moments.copies.counts import count_table, log_sum
 
 OPPORTUNITIES, COUNTS = 7, 3
 COUPLINGS = np.tile(np.array([0.8, 0.3, 0.1]), (OPPORTUNITIES, 1))

@@ -9,14 +9,15 @@ import pytest
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
+from hockeystick.moments.copies.trees import Forest, costs_of, counts_of
 from hockeystick.monte_carlo.confidence import betting_lower, betting_upper
-from hockeystick.monte_carlo.forests.forest import Forest, costs_of, counts_of
-from hockeystick.monte_carlo.forests.tree_kernels import add_counts, add_participations, log_forest
 from hockeystick.monte_carlo.proposals import Proposal
 from hockeystick.monte_carlo.subsets.family import FAMILY
 from hockeystick.monte_carlo.subsets.trees import TreesAbove, TreesAdd, TreesBelow, forest_of, tree_proposals
+from hockeystick.monte_carlo.tree_kernels import add_counts, add_participations, log_forest
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.pairs.visits import binomial
 from hockeystick.types import Direction, Side
 
 FAILURE = 1e-9
@@ -91,7 +92,7 @@ def ratio(own: Forest, y: np.ndarray, caps: np.ndarray) -> float:
 def found_ratio(own: Forest, y: np.ndarray, caps: np.ndarray) -> float:
     work = np.empty((2, int(own.sizes.max()), int(caps.max()) + 1))
     costs = costs_of(own, 1, int(caps.max()))
-    return log_forest(y, own.levels, own.scale, own.chances, costs, caps, work)
+    return log_forest(y, own.levels, own.scale, binomial(own.coins, own.prob), costs, caps, work)
 
 
 def all_caps(own: Forest) -> np.ndarray:
@@ -201,7 +202,7 @@ def test_participations_are_drawn_given_the_caps() -> None:
     roots = np.zeros(3)
     for _ in range(drawn):
         y[:] = 0.0
-        add_participations(rng, own.levels, 1.0, own.chances, caps, y, counts)
+        add_participations(rng, own.levels, 1.0, binomial(own.coins, own.prob), caps, y, counts)
         assert (y <= caps[heights(own)]).all()
         roots[int(y[-1])] += 1.0
     numbers, chances = histories(own)

@@ -9,9 +9,10 @@ from history_oracle import chances_of, histories, limited, whole_of
 from kept_whole import whole_excess, whole_waited
 from wide_cases import CASES, above_of, columns, pair_of
 
+from hockeystick.moments.copies.fields import split, waits_of
 from hockeystick.monte_carlo.far import chains
-from hockeystick.monte_carlo.far.chain_kernels import draw_counts, split
-from hockeystick.monte_carlo.far.chains import Chain, chain_of, waits_of
+from hockeystick.monte_carlo.far.chain_kernels import draw_counts
+from hockeystick.monte_carlo.far.chains import Chain, chain_of
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.far.limits import Limits
 from hockeystick.monte_carlo.weighing import OTHER_SHARE, TILTED_SHARE

@@ -36,7 +36,7 @@ FAULTS = [
         f"{MANY_BANDS_CHAINS}::test_a_cap_leaves_the_field_its_mean",
     ),
     (
-        "monte_carlo/chances.py",
+        "laws/coins.py",
         "np.append(np.cumsum(chances[:0:-1])[::-1], 0.0)",
         "np.append(np.cumsum(chances[:0:-1])[::-1], [0.0, 0.0])[1:]",
         "histories with one participation too many cost nothing",
@@ -219,7 +219,7 @@ FAULTS = [
         f"{WIDE}::test_the_ratio_lies_between_its_bounds",
     ),
     (
-        "monte_carlo/far/chains.py",
+        "moments/copies/fields.py",
         "waited = min_sep - cells * size + np.arange(size, dtype=float)",
         "waited = np.zeros(size)",
         "copies that are free too early cost nothing",
@@ -268,7 +268,7 @@ FAULTS = [
         f"{KEPT}::test_counts_are_given_up_as_if_they_were_weighed_as_a_whole",
     ),
     (
-        "monte_carlo/far/chains.py",
+        "moments/copies/fields.py",
         "early += gone * ((len(left) - cell) * size - 1)",
         "early += 0 * gone * ((len(left) - cell) * size - 1)",
         "copies that are forgotten cost nothing",
@@ -304,35 +304,35 @@ FAULTS = [
     ),
     # Monte Carlo with binary trees.
     (
-        "monte_carlo/forests/forest.py",
+        "moments/copies/trees.py",
         "np.maximum(numbers, np.square(numbers) / copies)",
         "np.square(numbers)",
         "copies of an example share no node in the counts that prove M",
         f"{TREES}::test_counts_of_copies_weigh_no_less_than_their_tuples",
     ),
     (
-        "monte_carlo/forests/forest.py",
+        "moments/copies/trees.py",
         "more <= tail / self.nodes_at.size",
         "more <= tail",
         "every level may leave out what all of them may together",
         f"{TREES}::test_other_histories_have_at_most_the_chance_that_is_charged",
     ),
     (
-        "monte_carlo/forests/forest.py",
+        "moments/copies/trees.py",
         "tails(self.prob, self.coins << height)[cap]",
         "tails(self.prob, self.coins << height)[min(cap + 1, self.coins << height)]",
         "histories with one participation too many cost nothing",
         f"{TREES}::test_other_histories_have_at_most_the_chance_that_is_charged",
     ),
     (
-        "monte_carlo/forests/tree_kernels.py",
+        "monte_carlo/tree_kernels.py",
         "if not (smallest >= SMALLEST and",
         "if not (smallest >= 0.0 and",
         "terms below the range of doubles count as nothing",
         f"{TREES}::test_what_leaves_the_range_of_doubles_is_not_a_number",
     ),
     (
-        "monte_carlo/forests/tree_kernels.py",
+        "monte_carlo/tree_kernels.py",
         "left = _drawn(rng, splits[level - depth, above])",
         "left = above // 2",
         "counts are drawn with other chances than their density has",

@@ -49,14 +49,14 @@ FAULTS = [
         f"{VISITS}::test_the_two_largest_fields_of_a_copy",
     ),
     (
-        "monte_carlo/far/chains.py",
+        "moments/copies/fields.py",
         "for left in range(bins, 1, -1)), last])",
         "for left in range(bins + 1, 2, -1)), last])",
         "too many copies are left for the last step",
         f"{VISITS}::test_counts_are_kept_with_their_weight",
     ),
     (
-        "monte_carlo/far/chains.py",
+        "moments/copies/fields.py",
         "start = np.zeros(copies + 1, dtype=np.int64)",
         "start = numbers",
         "nobody visits a second epoch",

@@ -13,8 +13,8 @@ The way of a question:
 
 A family is a room: ``family`` says which proposals there are, ``proposals`` what their largest weights are and why,
 ``kernels`` draws. Rooms of families: ``bins``, ``allocations``, ``subsets``, ``renewal``, ``shuffles``, and ``far``,
-which is the engine of several more (columns that overlap far, for any automaton of participations). ``forests`` is an
-engine alone (binary trees).
+which is the engine of several more (columns that overlap far, for any automaton of participations). ``tree_kernels`` is
+an engine alone (binary trees). Tables that they draw from are in ``moments/copies``.
 
 Proofs: docs/theory/monte-carlo.
 """

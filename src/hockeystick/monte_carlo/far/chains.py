@@ -6,15 +6,23 @@ Proof: docs/theory/monte-carlo/many-bands.md.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import combinations_with_replacement
 from math import ceil, comb, inf, log, sqrt
 
 import numpy as np
 
+from hockeystick.moments.copies.fields import (
+    ChainTables,
+    Waits,
+    chain_table,
+    coin_chances,
+    unlimited,
+    visit_chances,
+    visits_of,
+    waits_of,
+    within_limit,
+)
 from hockeystick.monte_carlo import weight_bounds
 from hockeystick.monte_carlo.arrays import Array
-from hockeystick.monte_carlo.chances import log_chances
-from hockeystick.monte_carlo.far.chain_kernels import ChainTables, Waits, chain_table
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.far.limits import TAILS, Limits, greatest_field, limits, longest, tail_beside
 from hockeystick.monte_carlo.memo import remembered
@@ -103,14 +111,6 @@ def _chain(own: Columns, order: int, decay: float, limit: Limits, lattice: tuple
     return Chain(decay, tables, float(logs.sum()) + starts if finite else inf, largest if finite else inf)
 
 
-def coin_chances(copies: int, prob: float) -> Array:
-    """``chances[f, j]``: j of f coins show 1; 0 for j > f. Shape (copies + 1, copies + 1)."""
-    chances = np.eye(copies + 1, 1) @ np.eye(1, copies + 1)
-    for able in range(1, copies + 1):
-        chances[able, : able + 1] = np.exp(log_chances(prob, able, able + 1))
-    return chances
-
-
 def _lattice(own: Columns, copies: int, decay: float, entries: int) -> tuple[Waits, int, float]:
     """Who waits, how many nodes a table has room for, and the room that fields need, as a part of the last node."""
     most, shapes = _most_waiting(own, copies), _shapes(own.law.min_sep)
@@ -142,78 +142,6 @@ def _shapes(min_sep: int) -> list[int]:
         return min_sep - cells * size + 0.5 * (size - 1)
 
     return [*sorted(range(2, min(min_sep, MAX_CELLS) + 1), key=early), 1]
-
-
-@lru_cache(maxsize=64)
-def unlimited(copies: int) -> Waits:
-    """Nobody waits, and nothing is counted."""
-    none = np.zeros(1, dtype=np.int64)
-    after = np.zeros((1, copies + 1), dtype=np.int64)
-    return Waits(np.full(1, copies), after, none, np.ones(1), np.ones((1, copies + 1)))
-
-
-@lru_cache(maxsize=64)
-def within_limit(copies: int, block: int, most: int) -> Waits:
-    """Nobody waits, and in every block of opportunities there are at most so many participations of all copies."""
-    numbers = np.arange(most + 1)
-    after = np.add.outer(numbers, np.arange(copies + 1))
-    none = np.zeros(numbers.size, dtype=np.int64)
-    allowed = (after <= most).astype(float)
-    return Waits(np.full(numbers.size, copies), np.minimum(after, most), none, np.ones(block), allowed)
-
-
-@lru_cache(maxsize=64)
-def visits_of(bins: int, copies: int) -> Waits:
-    """The state is the number of copies that have visited in the epoch; it starts again at 0 in the next."""
-    numbers = np.arange(copies + 1)
-    after = np.minimum(np.add.outer(numbers, numbers), copies)
-    start = np.zeros(copies + 1, dtype=np.int64)
-    return Waits(copies - numbers, after, start, np.ones(bins), np.ones((copies + 1, copies + 1)))
-
-
-@lru_cache(maxsize=64)
-def visit_chances(bins: int, copies: int) -> Array:
-    """``chances[i, f, j]``: j of the f copies without a visit take theirs at place i of an epoch.
-
-    Each of them with the chance ``1 / (bins - i)``: all at the last place. Shape (bins, copies + 1, copies + 1).
-    """
-    last = np.eye(copies + 1)[None]
-    return np.concatenate([*(coin_chances(copies, 1.0 / left)[None] for left in range(bins, 1, -1)), last])
-
-
-@lru_cache(maxsize=64)
-def waits_of(min_sep: int, prob: float, copies: int, cells: int, most: int) -> Waits:
-    """A copy waits until the start of the cell that is ``cells`` after its own, no longer than it has to.
-
-    If more than ``most`` would wait, those that have waited longest are free at once. For every opportunity at which a
-    copy is free too early there is the factor ``1 / (1 - p)``.
-    """
-    size = min_sep // cells
-    placed = [
-        multiset for waiting in range(most + 1) for multiset in combinations_with_replacement(range(cells), waiting)
-    ]
-    states = [tuple(multiset.count(cell) for cell in range(cells)) for multiset in placed]
-    number = {state: place for place, state in enumerate(states)}
-    within, freed = np.zeros((len(states), copies + 1), dtype=np.int64), np.ones((len(states), copies + 1))
-    for place, state in enumerate(states):
-        for count in range(copies - sum(state) + 1):
-            left, early = _forget((state[0] + count, *state[1:]), most, size)
-            within[place, count], freed[place, count] = number[left], (1.0 - prob) ** -early
-    free = np.array([copies - sum(state) for state in states])
-    shifted = np.array([number[(0, *state[:-1])] for state in states])
-    waited = min_sep - cells * size + np.arange(size, dtype=float)
-    return Waits(free, within, shifted, (1.0 - prob) ** -waited, freed)
-
-
-def _forget(state: tuple[int, ...], most: int, size: int) -> tuple[tuple[int, ...], int]:
-    """The state with at most so many who wait, and at least how many opportunities too early the others are free."""
-    left, early, over = list(state), 0, max(sum(state) - most, 0)
-    for cell in range(len(left) - 1, -1, -1):
-        gone = min(over, left[cell])
-        left[cell] -= gone
-        over -= gone
-        early += gone * ((len(left) - cell) * size - 1)
-    return tuple(left), early
 
 
 @remembered

@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
+from hockeystick.moments.copies.fields import ChainTables
 from hockeystick.monte_carlo.arrays import Array
-from hockeystick.monte_carlo.far.chain_kernels import ChainTables
 from hockeystick.monte_carlo.far.kept_counts import Law, draw_kept_counts
 from hockeystick.monte_carlo.far.kernels import (
     Overlaps,

@@ -9,8 +9,9 @@ Proof: docs/theory/monte-carlo/many-bands.md, "Counts are given up again".
 import numpy as np
 from numba import njit
 
+from hockeystick.moments.copies.fields import ChainTables, split
 from hockeystick.monte_carlo.arrays import Array, Integers
-from hockeystick.monte_carlo.far.chain_kernels import ChainTables, draw_counts, split
+from hockeystick.monte_carlo.far.chain_kernels import draw_counts
 
 Law = tuple[Array, Array, Array, Integers, Array]
 """Fields of opportunities, chances of nodes given the counts, room for the next ones, and where idle nodes move."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from hockeystick.laws.coins import tails
 from hockeystick.monte_carlo.arrays import Array
-from hockeystick.monte_carlo.chances import tails
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.memo import remembered
 

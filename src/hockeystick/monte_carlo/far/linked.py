@@ -11,14 +11,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from hockeystick.laws.coins import tails
+from hockeystick.moments.copies.trees import Counts, Forest, counts_of, levels_of
 from hockeystick.monte_carlo.arrays import Integers
-from hockeystick.monte_carlo.chances import tails
 from hockeystick.monte_carlo.far.columns import Columns
 from hockeystick.monte_carlo.far.limits import TAILS, Limits, chance_of_others, limits, tail_beside
 from hockeystick.monte_carlo.far.linked_kernels import LinkedHistories, LinkedVisits, work_of
 from hockeystick.monte_carlo.far.proposals import Above
 from hockeystick.monte_carlo.far.subjects import subject_of
-from hockeystick.monte_carlo.forests.forest import Counts, Forest, counts_of, levels_of
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.weighing import TILTED_SHARE, log_largest
 from hockeystick.monte_carlo.weight_bounds import bounded_exp

@@ -14,7 +14,7 @@ from numba import njit
 from hockeystick.monte_carlo.arrays import Array, Flags, Integers
 from hockeystick.monte_carlo.far.kernels import Overlaps
 from hockeystick.monte_carlo.far.visits import draw_start, walk
-from hockeystick.monte_carlo.forests.tree_kernels import draw_tree
+from hockeystick.monte_carlo.tree_kernels import draw_tree
 from hockeystick.pairs.visits import Edges
 
 Law = tuple[float, int, Array, Array, Array]

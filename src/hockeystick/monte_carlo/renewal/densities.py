@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hockeystick.moments.renewal_copies import Renewal
+from hockeystick.moments.copies.renewal import Renewal
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.proposals import Plain
 from hockeystick.monte_carlo.renewal.kernels import Recursion, draw_outputs

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hockeystick.moments.renewal_copies import Renewal
+from hockeystick.moments.copies.renewal import Renewal
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.moved import Moved
 from hockeystick.monte_carlo.proposals import Proposal, rounded

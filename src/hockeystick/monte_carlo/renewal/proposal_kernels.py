@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from hockeystick.moments.renewal_copies import Table, weigh_moves
+from hockeystick.moments.copies.renewal import Table, weigh_moves
 from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.renewal.kernels import (
     Recursion,

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hockeystick.moments.renewal_copies import Renewal, Table, state_count
+from hockeystick.moments.copies.renewal import Renewal, Table, state_count
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.proposals import Proposal, rounded
 from hockeystick.monte_carlo.renewal.densities import (

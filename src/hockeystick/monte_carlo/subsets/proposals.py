@@ -9,11 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from hockeystick.bounds import Profile
+from hockeystick.laws.coins import log_chances
+from hockeystick.moments.copies.counts import SETTLED, count_table, log_sum
 from hockeystick.monte_carlo.arrays import Array
-from hockeystick.monte_carlo.chances import log_chances
 from hockeystick.monte_carlo.moved import Moved
 from hockeystick.monte_carlo.proposals import Naive, Plain
-from hockeystick.monte_carlo.subsets.count_kernels import SETTLED, count_table, draw_counts, log_sum
+from hockeystick.monte_carlo.subsets.count_kernels import draw_counts
 from hockeystick.monte_carlo.subsets.kernels import draw_outputs
 from hockeystick.monte_carlo.subsets.participations import Participations, participations, runs_recursion
 from hockeystick.monte_carlo.weighing import weigh

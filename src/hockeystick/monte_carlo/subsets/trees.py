@@ -13,11 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hockeystick.monte_carlo import weight_bounds
-from hockeystick.monte_carlo.arrays import Array, Integers
-from hockeystick.monte_carlo.far.limits import TAILS, tail_beside
-from hockeystick.monte_carlo.far.proposals import LARGEST_BOUND, TRIED
-from hockeystick.monte_carlo.forests.forest import (
+from hockeystick.moments.copies.trees import (
     FEWEST,
     MAX_CAP,
     MAX_COINS,
@@ -28,13 +24,18 @@ from hockeystick.monte_carlo.forests.forest import (
     counts_of,
     levels_of,
 )
-from hockeystick.monte_carlo.forests.tree_kernels import Ratio, draw_from_counts, draw_moved_trees
+from hockeystick.monte_carlo import weight_bounds
+from hockeystick.monte_carlo.arrays import Array, Integers
+from hockeystick.monte_carlo.far.limits import TAILS, tail_beside
+from hockeystick.monte_carlo.far.proposals import LARGEST_BOUND, TRIED
 from hockeystick.monte_carlo.memo import remembered
 from hockeystick.monte_carlo.moved import MovedBelow, best_beta
 from hockeystick.monte_carlo.proposals import Proposal
+from hockeystick.monte_carlo.tree_kernels import Ratio, draw_from_counts, draw_moved_trees
 from hockeystick.monte_carlo.weighing import BELOW_SHARE, TILTED_SHARE, LowerBounds, UpperBounds
 from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.pairs.visits import binomial
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction
 
@@ -46,6 +47,8 @@ FAR_MEANS, FAR_ROOTS = 1.6, 8.0
 """Below a node: so many means and roots of the mean. Terms of larger numbers would be smaller than doubles are."""
 ADD_TAILS = TAILS[::-1]
 """Histories that are left out make upper bounds of add larger: the rarer, the better."""
+LARGEST_EXPONENT = 710.0
+"""Beyond it ``e^x`` is infinite or below the smallest term, and a sum is not a number."""
 MAX_OF_ONE = 160
 """Participations of one copy in a tree: what takes more is left to proposals that know nothing of trees."""
 ORDERS = REACHES = range(2, 41)
@@ -82,7 +85,7 @@ class _Trees(Proposal):
 
     @property
     def loss_error(self) -> float:
-        return float(max(1e-9, self.forest.rounding(self.caps)))
+        return float(max(1e-9, rounding_of(self.forest, self.caps)))
 
     @property
     def caps(self) -> Integers:
@@ -115,7 +118,7 @@ class _FromCounts(_Trees):
 
     @property
     def loss_error(self) -> float:
-        rounding = self.forest.rounding(self.caps) + self.forest.rounding(self.far.arrays[2])
+        rounding = rounding_of(self.forest, self.caps) + rounding_of(self.forest, self.far.arrays[2])
         return float(max(1e-9, rounding + self.far.error))
 
     @property
@@ -127,7 +130,7 @@ class _FromCounts(_Trees):
         """``log X_A``, and the logarithms of the densities of near and far counts, shape (samples, 3)."""
         own, drawn = self.forest, np.empty((samples, 3))
         near_arrays, far_arrays = near.arrays, self.far.arrays
-        ratio = Ratio(own.chances, self.costs, self.caps)
+        ratio = Ratio(binomial(own.coins, own.prob), self.costs, self.caps)
         draw_from_counts(rng, own.levels, own.scale, shares, ratio, near_arrays, far_arrays, drawn)
         drawn[:, 1:] -= near.log_norm, self.far.log_norm
         return drawn
@@ -153,7 +156,7 @@ class TreesAbove(UpperBounds, _FromCounts):
 
     @property
     def loss_error(self) -> float:
-        return super().loss_error + self.forest.rounding(self.order * self.caps) + self.near.error
+        return super().loss_error + rounding_of(self.forest, self.order * self.caps) + self.near.error
 
     @property
     def near(self) -> Counts:
@@ -203,7 +206,7 @@ class TreesAdd(MovedBelow, _Trees):
         mean = self.forest.mean
         farthest = float(mean.sum()) * (FARTHEST_NORMAL + self.beta * float(mean.max()))
         products = UNIT_ROUNDOFF * (mean.size + 8.0) * farthest
-        sums = self.forest.rounding(self.caps, self.beta * float(mean.max()))
+        sums = rounding_of(self.forest, self.caps, self.beta * float(mean.max()))
         return (2.0 + self.beta) * (max(sums, 1e-9) + products)
 
     @property
@@ -212,7 +215,7 @@ class TreesAdd(MovedBelow, _Trees):
 
     def outputs(self, rng: np.random.Generator, samples: int, beta: float | None) -> Array:
         own, drawn = self.forest, np.empty((samples, 2))
-        ratio = Ratio(own.chances, self.costs, self.caps)
+        ratio = Ratio(binomial(own.coins, own.prob), self.costs, self.caps)
         draw_moved_trees(rng, own.levels, own.scale, ratio, beta or 0.0, own.mean, drawn)
         return drawn
 
@@ -237,6 +240,17 @@ def _forest(sizes: tuple[int, ...], sigma: float, prob: float, coins: int) -> Fo
 def caps_of(forest: Forest, tail: float) -> Integers:
     """Those of the forest, kept."""
     return forest.caps(tail)
+
+
+def rounding_of(forest: Forest, caps: Integers, shift: float | None = None) -> float:
+    """Of the logarithm of a sum over numbers up to these: products and sums of positive terms (trees.md).
+
+    ``shift`` is how far the outputs of a node are moved at most, by default as far as counts can.
+    """
+    moved = forest.scale * MAX_CAP if shift is None else shift
+    farthest = min(forest.scale * (FARTHEST_NORMAL + moved), LARGEST_EXPONENT)
+    factors = forest.levels.size * float((1 + forest.levels.max()) * caps.max()) * (farthest + 4.0)
+    return 4.0 * UNIT_ROUNDOFF * (float(forest.nodes_at @ (caps + 8.0)) + factors)
 
 
 def near_counts(forest: Forest, order: int, tail: float) -> Counts:
@@ -314,7 +328,7 @@ def _mean_loss(forest: Forest, reach: int, tail: float) -> float:
     """The mean loss of a few outputs of far counts, minus infinity if one is not a number; only choices rest on it."""
     drawn, far = np.empty((TRIED, 3)), far_counts(forest, reach, tail).arrays
     caps = caps_of(forest, tail)
-    ratio = Ratio(forest.chances, costs_of(forest, 1, int(caps.max())), caps)
+    ratio = Ratio(binomial(forest.coins, forest.prob), costs_of(forest, 1, int(caps.max())), caps)
     rng = np.random.Generator(np.random.SFC64(0))
     draw_from_counts(rng, forest.levels, forest.scale, (0.0, 1.0), ratio, far, far, drawn)
     mean = float(drawn[:, [0, 2]].sum(axis=1).mean())

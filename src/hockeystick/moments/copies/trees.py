@@ -10,13 +10,14 @@ from math import inf
 from typing import Any
 
 import numpy as np
+from numba import njit
+from numpy.typing import NDArray
 
-from hockeystick.monte_carlo.arrays import Array, Integers
-from hockeystick.monte_carlo.chances import log_chances, tails
-from hockeystick.monte_carlo.forests.tree_kernels import count_tables
-from hockeystick.monte_carlo.weight_bounds import FARTHEST_NORMAL
-from hockeystick.pairs.visits import binomial
-from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
+from hockeystick.laws.coins import log_chances, tails
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+
+Integers = NDArray[np.int64]
+
 
 MAX_COINS = 16
 """Of a step."""
@@ -25,8 +26,6 @@ MAX_CAP = 640
 """Participations of all copies below a node that a law of counts holds: its tables have levels times the square."""
 FEWEST = 1e-4
 """The chance of the histories that are left out where fewest are kept."""
-LARGEST_EXPONENT = 710.0
-"""Beyond it ``e^x`` is infinite or below the smallest term, and a sum is not a number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +54,6 @@ class Forest:
     def nodes(self) -> int:
         """Of all trees."""
         return int((2 * self.sizes - 1).sum())
-
-    @cached_property
-    def chances(self) -> Array:
-        """The law of the participations at a leaf, shape (coins + 1,)."""
-        return binomial(self.coins, self.prob)
 
     @cached_property
     def mean(self) -> Array:
@@ -96,16 +90,6 @@ class Forest:
         """At least the chance of more participations below some node; never 0."""
         more = [tails(self.prob, self.coins << height)[cap] for height, cap in enumerate(caps.tolist())]
         return max(float(self.nodes_at @ np.array(more)) * (1.0 + 1e-9), 1e-300)
-
-    def rounding(self, caps: Integers, shift: float | None = None) -> float:
-        """Of the logarithm of a sum over numbers up to these: products and sums of positive terms (trees.md).
-
-        ``shift`` is how far the outputs of a node are moved at most, by default as far as counts can.
-        """
-        moved = self.scale * MAX_CAP if shift is None else shift
-        farthest = min(self.scale * (FARTHEST_NORMAL + moved), LARGEST_EXPONENT)
-        factors = self.levels.size * float((1 + self.levels.max()) * caps.max()) * (farthest + 4.0)
-        return 4.0 * UNIT_ROUNDOFF * (float(self.nodes_at @ (caps + 8.0)) + factors)
 
 
 def levels_of(sizes: Sequence[int]) -> Integers:
@@ -164,3 +148,35 @@ def counts_of(forest: Forest, copies: int, caps: tuple[int, ...], *, apart: bool
     error = 4.0 * UNIT_ROUNDOFF * (nodes + 16.0 * float(forest.sizes.sum()))  # and logarithms of nobody at every leaf
     arrays = (np.exp(log_leaf), costs, limits, splits, roots)
     return Counts(arrays, float(totals[forest.levels].sum()), float(error))
+
+
+@njit(cache=True, nogil=True)
+def count_tables(log_leaf: Array, boosts: Array, caps: Integers) -> tuple[Array, Array]:
+    """How the participations below a node are divided among its children, and what a whole tree weighs.
+
+    ``splits[l, s, i]`` is the chance that of s participations below a node at level l at most i are below its left
+    child, where numbers s_v weigh ``prod_leaves e^log_leaf[s] prod_nodes e^boosts[s]``; ``logs[l, s]`` is the
+    logarithm of the sum of these weights. Shapes (levels, cap + 1, cap + 1) and (levels, cap + 1), with the largest
+    cap.
+
+    O(levels cap^2).
+    """
+    most = caps.max()
+    splits, logs = np.zeros((caps.size, most + 1, most + 1)), np.full((caps.size, most + 1), -np.inf)
+    for s in range(caps[0] + 1):
+        logs[0, s] = log_leaf[s] + boosts[s]
+    for level in range(1, caps.size):
+        below = logs[level - 1]
+        for s in range(caps[level] + 1):
+            fewest = max(s - caps[level - 1], 0)
+            top = -np.inf
+            for i in range(fewest, s - fewest + 1):
+                top = max(top, below[i] + below[s - i])
+            total = 0.0
+            for i in range(fewest, s - fewest + 1):
+                total += np.exp(below[i] + below[s - i] - top)
+                splits[level, s, i] = total
+            splits[level, s, s - fewest + 1 :] = total
+            splits[level, s] /= total
+            logs[level, s] = top + np.log(total) + boosts[s]
+    return splits, logs

@@ -92,38 +92,6 @@ def _joined(
 
 
 @njit(cache=True, nogil=True)
-def count_tables(log_leaf: Array, boosts: Array, caps: Integers) -> tuple[Array, Array]:
-    """How the participations below a node are divided among its children, and what a whole tree weighs.
-
-    ``splits[l, s, i]`` is the chance that of s participations below a node at level l at most i are below its left
-    child, where numbers s_v weigh ``prod_leaves e^log_leaf[s] prod_nodes e^boosts[s]``; ``logs[l, s]`` is the
-    logarithm of the sum of these weights. Shapes (levels, cap + 1, cap + 1) and (levels, cap + 1), with the largest
-    cap.
-
-    O(levels cap^2).
-    """
-    most = caps.max()
-    splits, logs = np.zeros((caps.size, most + 1, most + 1)), np.full((caps.size, most + 1), -np.inf)
-    for s in range(caps[0] + 1):
-        logs[0, s] = log_leaf[s] + boosts[s]
-    for level in range(1, caps.size):
-        below = logs[level - 1]
-        for s in range(caps[level] + 1):
-            fewest = max(s - caps[level - 1], 0)
-            top = -np.inf
-            for i in range(fewest, s - fewest + 1):
-                top = max(top, below[i] + below[s - i])
-            total = 0.0
-            for i in range(fewest, s - fewest + 1):
-                total += np.exp(below[i] + below[s - i] - top)
-                splits[level, s, i] = total
-            splits[level, s, s - fewest + 1 :] = total
-            splits[level, s] /= total
-            logs[level, s] = top + np.log(total) + boosts[s]
-    return splits, logs
-
-
-@njit(cache=True, nogil=True)
 def add_counts(
     rng: np.random.Generator,
     levels: Integers,
@@ -136,7 +104,7 @@ def add_counts(
     """Add the means of numbers that are drawn with these weights, from every root down.
 
     Args:
-        splits: of :func:`count_tables`.
+        splits: of :func:`hockeystick.moments.copies.trees.count_tables`.
         roots: ``roots[l, s]``, the chance of at most s participations below a root at level l.
         y: shape (nodes,).
         counts: overwritten, shape (2 leaves of the largest tree,).
