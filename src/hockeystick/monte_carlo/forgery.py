@@ -4,6 +4,7 @@ Whoever made the evidence knew every seed and chose which chunks to replace, and
 is chosen afterwards, at random. Proofs: docs/theory/monte-carlo/evidence.md.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from math import exp, expm1, lgamma, log, log1p
 
@@ -99,15 +100,12 @@ def _lower_forgery(tally: Tally, place: int, logs: Array) -> int:
 
 def _draws(count: int, forged: int) -> int:
     """How many of ``count`` to draw so that all miss ``forged`` ones with probability MISSED / 2 at most."""
+    left = count - forged
 
-    left, low, high = count - forged, 1, count - forged + 1
-    while low < high:
-        middle = (low + high) // 2
-        if _log_choices(left, middle) - _log_choices(count, middle) <= log(0.5 * MISSED):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    def enough(drawn: int) -> bool:
+        return _log_choices(left, drawn) - _log_choices(count, drawn) <= log(0.5 * MISSED)
+
+    return 1 + bisect_left(range(1, left + 1), True, key=enough)
 
 
 def _log_choices(count: int, chosen: int) -> float:

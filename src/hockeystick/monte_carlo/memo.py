@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
-P = ParamSpec("P")
+Arguments = TypeVarTuple("Arguments")
 R = TypeVar("R")
 
 
@@ -20,20 +20,17 @@ class Remembers(Protocol):
 S = TypeVar("S", bound=Remembers)
 
 
-def remembered(function: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+def remembered(function: Callable[[S, *Arguments], R]) -> Callable[[S, *Arguments], R]:
     """Keep all results of a function with its first argument; the others are positional and hashable.
 
     A cache of the module would keep the first argument, and what it holds, alive.
     """
 
     @wraps(function)
-    def kept(subject: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        key = (function, args)
-        if kwargs or key not in subject.memo:
-            result = function(subject, *args, **kwargs)
-            if kwargs:
-                return result
-            subject.memo[key] = result
+    def kept(subject: S, *arguments: *Arguments) -> R:
+        key = (function, arguments)
+        if key not in subject.memo:
+            subject.memo[key] = function(subject, *arguments)
         value: R = subject.memo[key]
         return value
 

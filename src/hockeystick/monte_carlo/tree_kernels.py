@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from hockeystick.monte_carlo.arrays import Array, Integers
-from hockeystick.monte_carlo.chances import draw_number
+from hockeystick.monte_carlo.draws import draw_moved, draw_noise, draw_number
 
 RESCALE = 1e20
 """The largest term of a node is kept within this factor of 1."""
@@ -211,8 +211,7 @@ def draw_from_counts(
     y, counts = np.empty(nodes), np.zeros(2 * most, dtype=np.int64)
     work = np.empty((2, most, max(costs.size, near[1].size, far[1].size)))
     for sample in range(out.shape[0]):
-        for node in range(nodes):
-            y[node] = rng.standard_normal()
+        draw_noise(rng, y)
         which = rng.random()
         if which < shares[0]:
             add_counts(rng, levels, scale, near[3], near[4], y, counts)
@@ -244,9 +243,5 @@ def draw_moved_trees(
         most = max(most, 1 << level)
     y, work = np.empty(mean.size), np.empty((2, most, costs.size))
     for sample in range(out.shape[0]):
-        total = 0.0
-        for node in range(mean.size):
-            y[node] = rng.standard_normal() - beta * mean[node]
-            total += mean[node] * y[node]
+        out[sample, 1] = draw_moved(rng, mean, beta, y)
         out[sample, 0] = log_forest(y, levels, scale, chances, costs, caps, work)
-        out[sample, 1] = total

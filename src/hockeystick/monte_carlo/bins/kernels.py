@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from hockeystick.monte_carlo.arrays import Array, Integers
-from hockeystick.monte_carlo.chances import place_of
+from hockeystick.monte_carlo.draws import place_of
 from hockeystick.monte_carlo.sums import log_add
 
 LANES = 64

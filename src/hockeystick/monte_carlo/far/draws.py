@@ -15,6 +15,7 @@ from numba.extending import overload
 
 from hockeystick.moments.copies.fields import ChainTables
 from hockeystick.monte_carlo.arrays import Array
+from hockeystick.monte_carlo.draws import draw_moved, draw_noise
 from hockeystick.monte_carlo.far.kept_counts import Law, draw_kept_counts
 from hockeystick.monte_carlo.far.kernels import (
     Overlaps,
@@ -173,13 +174,6 @@ def draw_above(
 
 
 @njit(cache=True, nogil=True)
-def draw_noise(rng: np.random.Generator, y: Array) -> None:
-    """Outputs of Q."""
-    for t in range(y.size):
-        y[t] = rng.standard_normal()
-
-
-@njit(cache=True, nogil=True)
 def add_columns(columns: Array, counts: Array, y: Array) -> None:
     """Add so many participations at every opportunity."""
     for u in range(counts.size):
@@ -249,13 +243,9 @@ def draw_add(rng: np.random.Generator, overlaps: Overlaps, edges: Edges, beta: f
     columns, couplings, kept = overlaps
     y, z, fields = np.empty(mean.size), np.empty(mean.size), fields_of(mean.size, edges)
     for sample in range(out.shape[0]):
-        total = 0.0
-        for t in range(mean.size):
-            y[t] = rng.standard_normal() - beta * mean[t]
-            total += mean[t] * y[t]
+        out[sample, 1] = draw_moved(rng, mean, beta, y)
         exponents(columns, couplings, y, z)
         out[sample, 0] = log_mean_field(z, couplings, kept, edges, fields)
-        out[sample, 1] = total
 
 
 @njit(cache=True, nogil=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from hockeystick.monte_carlo.arrays import Array
-from hockeystick.monte_carlo.chances import draw_number
+from hockeystick.monte_carlo.draws import draw_number
 from hockeystick.monte_carlo.far.visits import kind_of
 from hockeystick.pairs.visits import Edges
 

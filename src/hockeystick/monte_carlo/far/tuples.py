@@ -4,6 +4,7 @@ Where epsilon is small a small M takes the counts of many histories, more than a
 Here the histories are drawn as they are, and M rests on a bound on what their participations have in common.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from math import log, log1p
 from typing import ClassVar
@@ -119,10 +120,4 @@ def _smallest_cap(own: Columns, order: int, epsilon: float) -> float | None:
     def enough(cap: float) -> bool:
         return log_missed(own, order, cap) <= log(WORTH) + log_largest(order, log_norm(cap), epsilon)
 
-    if not enough(CAPS[-1]):
-        return None
-    low, high = -1, len(CAPS) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(CAPS[middle]) else (middle, high)
-    return CAPS[high]
+    return CAPS[bisect_left(CAPS, True, key=enough)] if enough(CAPS[-1]) else None

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from hockeystick.monte_carlo.arrays import Array, Integers
-from hockeystick.monte_carlo.chances import draw_number, place_of
+from hockeystick.monte_carlo.draws import draw_number, place_of
 from hockeystick.pairs.visits import Edges
 
 

@@ -5,6 +5,7 @@ from numba import njit
 
 from hockeystick.moments.copies.renewal import Table, weigh_moves
 from hockeystick.monte_carlo.arrays import Array, Integers
+from hockeystick.monte_carlo.draws import draw_noise
 from hockeystick.monte_carlo.renewal.kernels import (
     Recursion,
     Workspace,
@@ -118,8 +119,7 @@ def draw_tilted(
         else:
             visited = draw_participations(rng, steps, counts, terms, table)
             shifts[:visited] = counts[:visited]
-        for i in range(length):
-            outputs[i] = rng.standard_normal()
+        draw_noise(rng, outputs[:length])
         for j in range(visited):
             add_column(exact.taps, steps[j], shifts[j], length, outputs)
         log_densities(outputs, densities, mixed, work, out[sample])

@@ -1,10 +1,11 @@
 """Proposals for b-min-sep: towards outputs on which several copies of the participations agree, or away from all."""
 
 from abc import abstractmethod
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import comb, inf, lgamma, log, log1p
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -233,17 +234,14 @@ def quick(pair: RenewalMixture, direction: Direction, epsilon: float) -> Proposa
 
 
 def _copies_proposal(pair: RenewalMixture, order: int, reach: int, share: float) -> CopiesProposal:
+    return CopiesProposal(**_tilted(pair, order, share), reach=min(reach, MAX_REACH), cap=MAX_CAP)
+
+
+def _tilted(pair: RenewalMixture, order: int, share: float) -> dict[str, Any]:
+    """The fields that both kinds have, for an order that has a table."""
     separation = _separation(pair, order)
     assert separation is not None
-    return CopiesProposal(
-        direction=Direction.REMOVE,
-        pair=pair,
-        order=order,
-        separation=separation,
-        share=share,
-        reach=min(reach, MAX_REACH),
-        cap=MAX_CAP,
-    )
+    return {"direction": Direction.REMOVE, "pair": pair, "order": order, "separation": separation, "share": share}
 
 
 def _reach(pair: RenewalMixture, epsilon: float) -> int:
@@ -305,12 +303,9 @@ def _least_log_moment(pair: RenewalMixture, order: int, separation: int) -> floa
 
 def _separation(pair: RenewalMixture, order: int) -> int | None:
     """The largest for which the table is small enough: Z_a falls with it."""
-    bands, most = pair.columns.shape[1], pair.min_sep
-    low, high = 0, most  # the table of low is small, that of anything above high is not
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if _small(pair, order, middle) else (low, middle - 1)
-    return low if low >= bands and _weights_fit(pair, low) else None
+    longer = range(1, pair.min_sep + 1)
+    largest = bisect_left(longer, True, key=lambda separation: not _small(pair, order, separation))
+    return largest if largest >= pair.columns.shape[1] and _weights_fit(pair, largest) else None
 
 
 def _small(pair: RenewalMixture, order: int, separation: int) -> bool:
@@ -326,16 +321,10 @@ def _weights_fit(pair: RenewalMixture, separation: int) -> bool:
 
 def _order_proposal(pair: RenewalMixture, order: int, share: float, epsilon: float, hits: int) -> OrderProposal:
     """Mixed with a chain of about so many far hits, and as many others as there are under P."""
-    separation = _separation(pair, order)
-    assert separation is not None
     others = float(renewal_of(pair).chances.sum())
     density = min((hits + others) / pair.matrix.steps, MOST_BUSY / pair.min_sep)
     return OrderProposal(
-        direction=Direction.REMOVE,
-        pair=pair,
-        order=order,
-        separation=separation,
-        share=share,
+        **_tilted(pair, order, share),
         rate=rounded(density / (1.0 - density * (pair.min_sep - 1))),
         shift=float(np.clip(np.round(2.0 * _shift(pair, epsilon, hits)) / 2.0, 1.5, FARTHEST)),
         far=min(rounded(hits / (hits + others)), 0.999),

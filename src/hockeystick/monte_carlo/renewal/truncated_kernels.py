@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from hockeystick.monte_carlo.arrays import Array, Integers
+from hockeystick.monte_carlo.draws import draw_noise
 from hockeystick.monte_carlo.renewal.kernels import (
     Recursion,
     Workspace,
@@ -77,8 +78,7 @@ def draw_counts(rng: np.random.Generator, min_sep: int, prob: float, warm: bool,
 def _draw_output(rng: np.random.Generator, cuts: Truncation, counts: Integers, from_first: bool, y: Array) -> None:
     """Noise and the shifts of one draw of the participations and survivals, in units of sigma, in the first n rows."""
     law, n = cuts.law, counts.size
-    for t in range(n):
-        y[t] = rng.standard_normal()
+    draw_noise(rng, y[:n])
     i = 0
     if cuts.warm and rng.random() * (1.0 + (law.min_sep - 1) * cuts.prob) >= 1.0:
         i = 1 + min(int(rng.random() * (law.min_sep - 1)), law.min_sep - 2)

@@ -3,6 +3,7 @@
 Proofs: docs/theory/monte-carlo/subsets.md.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any
@@ -65,17 +66,13 @@ def _best_reach(opportunities: Participations, order: int, cap: int, epsilon: fl
     The difference of log Z from one number to the next is about that loss, where few copies take part at a time;
     MAX_REACH where no number does it. O(log MAX_REACH) tables.
     """
-    low, high = order, MAX_REACH
-    while low < high:
-        middle = (low + high) // 2
-        if (
-            not in_range(opportunities, middle + 1, cap)
-            or log_norm(opportunities, middle + 1, cap) - log_norm(opportunities, middle, cap) >= epsilon
-        ):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+
+    def far_enough(copies: int) -> bool:
+        if not in_range(opportunities, copies + 1, cap):
+            return True
+        return log_norm(opportunities, copies + 1, cap) - log_norm(opportunities, copies, cap) >= epsilon
+
+    return order + bisect_left(range(order, MAX_REACH), True, key=far_enough)
 
 
 def propose(pair: SubsetMixture, direction: Direction, epsilon: float) -> Sequence[Proposal]:

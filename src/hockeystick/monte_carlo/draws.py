@@ -1,4 +1,4 @@
-"""Draws from lists of chances, for compiled kernels."""
+"""Draws that kernels of several families share: noise, and places in lists of chances."""
 
 import numpy as np
 from numba import njit
@@ -26,3 +26,20 @@ def draw_number(rng: np.random.Generator, chances: Array) -> int:
             break
         number -= 1
     return number
+
+
+@njit(cache=True, nogil=True)
+def draw_noise(rng: np.random.Generator, y: Array) -> None:
+    """Outputs of Q."""
+    for t in range(y.size):
+        y[t] = rng.standard_normal()
+
+
+@njit(cache=True, nogil=True)
+def draw_moved(rng: np.random.Generator, mean: Array, beta: float, y: Array) -> float:
+    """Fill y with outputs of Q that are moved by ``-beta mean``; the return value is ``<mean, y>``."""
+    total = 0.0
+    for t in range(mean.size):
+        y[t] = rng.standard_normal() - beta * mean[t]
+        total += mean[t] * y[t]
+    return total
