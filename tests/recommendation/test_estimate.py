@@ -41,7 +41,9 @@ def test_pairs_of_equal_bins_count_once() -> None:
     assert colliding_bins(gram, EPSILON, DELTA) == pytest.approx(alike, rel=WIDTH + COARSE)
 
 
-@pytest.mark.parametrize(("rate", "steps", "cohort_steps"), [(0.01, 20, 1), (0.2, 30, 20), (0.9, 100, 1), (1.0, 20, 1)])
+@pytest.mark.parametrize(
+    ("rate", "steps", "cohort_steps"), [(0.01, 20, 1), (0.2, 30, 20), (0.05, 900, 1), (0.9, 100, 1), (1.0, 20, 1)]
+)
 def test_batches_of_a_fixed_size_need_less_than_estimated_but_within_the_room(rate, steps, cohort_steps) -> None:
     sampler = hs.FixedSize(batch_size=round(1000 * rate), num_examples=1000, steps=steps, cohort_steps=cohort_steps)
     mechanism = hs.Mechanism(sampler=sampler)

@@ -1,5 +1,6 @@
 """Noise multipliers from moments, against closed forms, laws and other formulas for the same moments."""
 
+from functools import partial
 from math import comb, exp, log
 
 import numpy as np
@@ -10,6 +11,8 @@ import hockeystick as hs
 from hockeystick.recommendation.moments import (
     _allocation_moments,
     _between,
+    _delta,
+    _fixed_size_step,
     allocation_noise,
     poisson_delta,
     poisson_noise,
@@ -27,6 +30,23 @@ def test_one_step_that_everybody_is_in_is_a_gaussian(noise: float, epsilon: floa
     mean = 1.0 / noise
     exact = norm.cdf(0.5 * mean - epsilon / mean) - exp(epsilon + norm.logcdf(-0.5 * mean - epsilon / mean))
     assert poisson_delta(noise, 1.0, 1, epsilon, exact) == pytest.approx(exact, rel=0.03)
+
+
+@pytest.mark.parametrize(("noise", "epsilon"), [(0.15, 50.0), (0.5, 6.0), (2.0, 1.0), (40.0, 0.05)])
+def test_a_batch_of_everybody_is_a_gaussian(noise: float, epsilon: float) -> None:
+    """There is nobody whose place the example takes: no distance of 2 is left."""
+    mean = 1.0 / noise
+    exact = norm.cdf(0.5 * mean - epsilon / mean) - exp(epsilon + norm.logcdf(-0.5 * mean - epsilon / mean))
+    with np.errstate(divide="ignore"):
+        assert _delta(partial(_fixed_size_step, noise, 1.0), 1, epsilon, exact) == pytest.approx(exact, rel=0.03)
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.1, 0.9])
+def test_masses_of_a_step_of_a_fixed_size_are_probabilities(rate: float) -> None:
+    """Of its likelihood ratio, without the example and with it."""
+    with np.errstate(divide="ignore"):
+        losses, weights = _fixed_size_step(0.8, rate, 12.0, 0.0)
+    assert [np.exp(weights).sum(), np.exp(weights + losses).sum()] == pytest.approx([1.0, 1.0], rel=0.01)
 
 
 def test_equal_steps_that_everybody_is_in_are_a_gaussian() -> None:

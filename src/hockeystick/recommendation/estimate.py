@@ -7,7 +7,7 @@ import numpy as np
 
 from hockeystick.bracketing import smallest_passing
 from hockeystick.mechanism import Mechanism, Unit
-from hockeystick.recommendation.moments import WIDTH, allocation_noise, poisson_noise
+from hockeystick.recommendation.moments import WIDTH, allocation_noise, fixed_size_noise, poisson_noise
 from hockeystick.recommendation.sketches import gram_rows, sketch
 from hockeystick.samplers import (
     BallsInBins,
@@ -47,7 +47,7 @@ def estimate(mechanism: Mechanism, epsilon: float, delta: float) -> Estimate:
 
     * Poisson sampling of independent steps, and cyclic Poisson sampling with at least as many groups as bands: moments
       of the likelihood ratio, for the largest column norm.
-    * Batches of a fixed size: Poisson sampling at twice the distance, or no amplification where that needs less noise.
+    * Batches of a fixed size: moments of the bound on a step or cohort, or no amplification where that needs less.
     * Random allocation: the same, of a mean of ratios.
     * Balls-in-bins: random allocation of as many orthogonal bins as collide as often as these, where two bins collide
       in the second moment of the likelihood ratio, ``E_ij exp(G_ij / sigma^2)``.
@@ -90,11 +90,10 @@ def estimate(mechanism: Mechanism, epsilon: float, delta: float) -> Estimate:
 def _of_fixed_size(mechanism: Mechanism, sampler: FixedSize, epsilon: float, delta: float) -> Estimate:
     unamplified = _unamplified(mechanism, epsilon, delta)
     together = min(sampler.cohort_steps, sampler.steps)
-    cohort = poisson_noise(sampler.rate, -(-sampler.steps // together), epsilon, delta)
-    noise = 2.0 * sqrt(together) * cohort
+    noise = sqrt(together) * fixed_size_noise(sampler.rate, -(-sampler.steps // together), epsilon, delta)
     if noise >= unamplified.noise_multiplier:
         return unamplified
-    return Estimate(noise, 0.5, "moments of Poisson sampling at twice the distance")
+    return Estimate(noise, 0.05, "moments of batches of a fixed size")
 
 
 def _of_bins(matrix: StrategyMatrix, bins: int, epsilon: float, delta: float) -> Estimate:
