@@ -225,6 +225,34 @@ def test_a_parameter_of_two_layers_is_refused(exact, mesh):
         )
 
 
+@pytest.mark.parametrize("wrap_model", [True, False])
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_layer_that_is_used_twice_is_named(exact, wrap_model, mesh):
+    class Twice(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.out = torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.out(self.inner(self.inner(x)))
+
+    net = fully_shard(Twice(), mesh=mesh)
+    made = hs.torch.PrivacyEngine(MECHANISM.model_copy(update={"exact": exact})).make_private(
+        module=net,
+        optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+        data_loader=DataLoader(TensorDataset(torch.zeros(EXAMPLES, 4))),
+        max_grad_norm=CLIP,
+        criterion=torch.nn.CrossEntropyLoss(),
+        grad_sample_mode="ghost_fsdp",
+        wrap_model=wrap_model,
+    )
+    with pytest.raises(
+        UnsupportedError,
+        match=r"^The layer 'inner', or another with its parameters, has run before in this pass, .*\.$",
+    ):
+        (made[0] if wrap_model else net)(torch.zeros(2, 4))
+
+
 def reduced(mesh, factor=None, *, exact=False, **policy):
     """The optimizer for a layer whose gradients are added up over the processes in some way, and that layer."""
     layer = fully_shard(torch.nn.Linear(4, 3), mesh=mesh, mp_policy=MixedPrecisionPolicy(**policy))

@@ -25,7 +25,7 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.training import exact_sums
 from hockeystick.training.torch.exact import SumsExactly
 from hockeystick.training.torch.exact_sums import add_within, as_array, factors, squared_norms
-from hockeystick.training.torch.guards import GhostCriterion, GhostLoss
+from hockeystick.training.torch.guards import GhostCriterion, GhostLoss, running_once
 from hockeystick.training.torch.shards import local
 
 REDUCTIONS = {"mean": torch.mean, "sum": torch.sum}
@@ -36,9 +36,15 @@ class GivesSamples:
 
     receiver: Any
     hooks_enabled: bool
+    _module: Any
     rearrange_grad_samples: Any
     _get_module_type: Any
     GRAD_SAMPLERS: Mapping[Any, Any]
+
+    def capture_activations_hook(self, module: Any, inputs: Any, outputs: Any) -> None:
+        """As Opacus does; raises UnsupportedError for a layer that has run in this pass."""
+        with running_once(self._module, module):
+            super().capture_activations_hook(module, inputs, outputs)  # type: ignore[misc]
 
     def capture_backprops_hook(
         self, module: Any, _inputs: Any, outputs: Any, loss_reduction: str, batch_first: bool

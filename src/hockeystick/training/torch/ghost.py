@@ -30,7 +30,7 @@ from opacus.grad_sample.gsm_base import AbstractGradSampleModule
 from opacus.utils.module_utils import trainable_parameters
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
-from hockeystick.training.torch.guards import WIDE
+from hockeystick.training.torch.guards import WIDE, running_once
 from hockeystick.training.torch.kept_inputs import KeepsInputs
 from hockeystick.training.torch.norms import clip_factors, squared_norms
 from hockeystick.training.torch.shards import local
@@ -142,6 +142,7 @@ class ProvedNorms:
     hooks_enabled: bool
     trainable_parameters: list[Any]
     rearrange_grad_samples: Callable[..., tuple[Any, Any]]
+    _module: Any
     _get_module_type: Callable[[Any], Any]
     GRAD_SAMPLERS: Mapping[Any, Any]
 
@@ -165,9 +166,10 @@ class ProvedNorms:
         return [parameter._norm_sample for parameter in self.trainable_parameters]
 
     def capture_activations_hook(self, module: Any, inputs: Any, outputs: Any) -> None:
-        """As Opacus does; raises UnsupportedError under autocast."""
+        """As Opacus does; raises UnsupportedError under autocast, and for a layer that has run in this pass."""
         refuse_autocast(module)
-        super().capture_activations_hook(module, inputs, outputs)  # type: ignore[misc]
+        with running_once(self._module, module):
+            super().capture_activations_hook(module, inputs, outputs)  # type: ignore[misc]
 
     def capture_backprops_hook(
         self, module: Any, _inputs: Any, outputs: Any, loss_reduction: str, batch_first: bool
@@ -211,7 +213,6 @@ class ProvedNormsFSDP(ProvedNorms):
     """The same where parameters are shared out: the norms are with the modules, until all of them are known."""
 
     iterate_submodules: Callable[[Any], Any]
-    _module: Any
 
     def __init__(self, module: Any, **options: Any) -> None:
         super().__init__(module, **options)

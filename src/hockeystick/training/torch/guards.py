@@ -3,7 +3,8 @@
 import hashlib
 import math
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -88,6 +89,20 @@ def _check_untied(module: torch.nn.Module) -> None:
                     f"The parameter {owners[parameter]!r} is {full!r} as well, and grad_sample_mode='ghost_fsdp' takes "
                     "norms layer by layer: untie them, or freeze them by requires_grad_(False)."
                 )
+
+
+@contextmanager
+def running_once(module: torch.nn.Module, layer: torch.nn.Module) -> Iterator[None]:
+    """Opacus' refusal, in a forward pass, of a layer that has run before, as UnsupportedError with the layer's name."""
+    try:
+        yield
+    except NotImplementedError as error:
+        name = next((name for name, part in module.named_modules() if part is layer), type(layer).__name__)
+        raise UnsupportedError(
+            f"The layer {name!r}, or another with its parameters, has run before in this pass, and ghost clipping "
+            "knows norms of one use: run the model once for every backward pass, and every layer once in it, or use "
+            "grad_sample_mode='hooks' without fully_shard."
+        ) from error
 
 
 def check_normalisation(part: Any, name: str) -> None:
