@@ -250,8 +250,8 @@ FAULTS = [
     ),
     (
         "training/torch/shards.py",
-        "in (policy.param_dtype, policy.reduce_dtype) if",
-        "in (policy.param_dtype,) if",
+        "(policy.param_dtype, policy.reduce_dtype, policy.output_dtype)",
+        "(policy.param_dtype, policy.output_dtype)",
         "sums over processes are rounded to 16 bits before the noise",
         f"{EXACT_SHARDS}::test_sums_over_processes_that_are_rounded_or_scaled_before_the_noise_are_refused",
     ),

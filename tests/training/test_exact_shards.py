@@ -8,6 +8,7 @@ from hockeystick.errors import InvalidInputError, UnsupportedError, ViolationErr
 
 pytest.importorskip("opacus", reason="needs torch and opacus")
 
+import shards_on_a_cpu
 import torch
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
@@ -16,8 +17,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hockeystick.training.torch import exact_shards
 from hockeystick.training.torch.exact_sums import add_within
+from hockeystick.training.torch.shards import check_reductions
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning"), shards_on_a_cpu.needed]
 
 MECHANISM = hs.Mechanism(
     strategy=hs.BandedSquareRoot(bands=3),
@@ -275,15 +277,24 @@ def reduced(mesh, factor=None, *, exact=False, **policy):
     [
         ({"reduce_dtype": torch.bfloat16}, r"added up in torch\.bfloat16 in '0'"),
         ({"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32}, r"computed and added up in torch\.bfloat16"),
+        ({"output_dtype": torch.bfloat16}, r"added up in torch\.bfloat16 in '0'"),
         ({"factor": 1.0}, r"must be means over the processes, .* set_gradient_divide_factor\(1\.0\)"),
     ],
-    ids=["reduced", "computed", "scaled"],
+    ids=["reduced", "computed", "outputs", "scaled"],
 )
 def test_sums_over_processes_that_are_rounded_or_scaled_before_the_noise_are_refused(options, message, mesh):
     """Whole numbers are not: they are added up by other means. A factor of 1, of two processes, halves the noise."""
     with pytest.raises(UnsupportedError, match=message):
         reduced(mesh, **options)
     reduced(mesh, exact=True, **options)
+
+
+def test_outputs_of_a_model_whose_parameters_are_all_those_of_its_layers_are_not_rounded(mesh):
+    """Or the second backward pass would give clipped gradients that are too long: by .65 percent, of one layer."""
+    policy = MixedPrecisionPolicy(output_dtype=torch.bfloat16)
+    whole = fully_shard(torch.nn.Sequential(fully_shard(torch.nn.Linear(4, 3), mesh=mesh)), mesh=mesh, mp_policy=policy)
+    with pytest.raises(UnsupportedError, match=r"in torch\.bfloat16 in ''"):
+        check_reductions(whole)
 
 
 def test_sums_that_are_scaled_later_are_refused_at_the_next_step(mesh):

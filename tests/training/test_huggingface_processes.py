@@ -14,6 +14,7 @@ pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("accelerate", reason="needs accelerate")
 pytest.importorskip("peft", reason="needs peft")
 
+import shards_on_a_cpu
 import torch
 from huggingface_ranks import SHARDS, model_for, result, train
 from huggingface_training import MECHANISM
@@ -22,6 +23,7 @@ from processes import end, exit_codes, start_two
 from safetensors.torch import load_file
 from transformers import LlamaForCausalLM
 
+SHARED_OUT = SHARDS if shards_on_a_cpu.RUN else ()
 pytestmark = [
     pytest.mark.slow,  # all of them, as they wait for processes
     pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"),
@@ -38,7 +40,7 @@ def left(request, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("mode", ["hooks", "ghost", "bf16", *SHARDS])
+@pytest.mark.parametrize("mode", ["hooks", "ghost", "bf16", *SHARED_OUT])
 def test_two_processes_are_one_run(mode, left, tmp_path):
     """The same batches, noise, divisor and losses; each takes its step where its part of a batch is empty.
 
@@ -63,7 +65,7 @@ def test_two_processes_are_one_run(mode, left, tmp_path):
     assert "one_noise_row_a_step" in (records[1].checked if mode in SHARDS else records[1].asserted)
 
 
-@pytest.mark.parametrize("mode", SHARDS)
+@pytest.mark.parametrize("mode", SHARED_OUT)
 def test_what_processes_share_out_is_saved_whole(mode, left):
     """By the first of them, with the bits that were trained."""
     folders = left / mode / "0", left / mode / "1"
@@ -106,7 +108,9 @@ def test_data_that_differ_between_processes_are_refused(mode, left):
         assert "the same examples in the same order in all processes" in (left / mode / rank / "error").read_text()
 
 
-@pytest.mark.parametrize("module", ["huggingface_training", "huggingface_shards"])
+@pytest.mark.parametrize(
+    "module", ["huggingface_training", pytest.param("huggingface_shards", marks=shards_on_a_cpu.needed)]
+)
 def test_two_processes_that_were_killed_end_as_if_they_had_not_been(module, tmp_path, trainer):
     """Bit-identical weights on a CPU, with dropout and Adam; one process does not continue what two have begun."""
     alone, often = tmp_path / "alone", tmp_path / "often"
@@ -131,7 +135,7 @@ def test_two_processes_that_were_killed_end_as_if_they_had_not_been(module, tmp_
     assert (records[0].resumed, records[1].resumed) == (0, 1)
 
 
-TRL = ["sft", "dpo", "shards", "another", "sent"]
+TRAINED = ["sft", "dpo", *(["shards"] if shards_on_a_cpu.RUN else [])]
 
 
 @pytest.fixture(scope="module")
@@ -139,11 +143,11 @@ def left_by_trl(tmp_path_factory):
     """What two processes left of each kind of training with TRL."""
     pytest.importorskip("trl", reason="needs trl")
     folder = tmp_path_factory.mktemp("trl")
-    end(*start_two("trl_ranks.main", folder, *TRL, folder=folder))
+    end(*start_two("trl_ranks.main", folder, *TRAINED, "another", "sent", folder=folder))
     return folder
 
 
-@pytest.mark.parametrize("kind", ["sft", "dpo", "shards"])
+@pytest.mark.parametrize("kind", TRAINED)
 def test_the_trainers_of_trl_train_in_two_processes_as_in_one(kind, left_by_trl, tmp_path):
     """The first process saves the adapters, which are those of one process. Pairs take three parts here and two there.
 

@@ -12,6 +12,7 @@ pytest.importorskip("opacus", reason="needs torch and opacus")
 pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("peft", reason="needs peft")
 
+import shards_on_a_cpu
 import torch
 from huggingface_training import FIXED, QUIET, model_of, sentences, shared_out
 from peft import LoraConfig, get_peft_model
@@ -22,7 +23,10 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from hockeystick.training.huggingface.losses import next_tokens
 from hockeystick.training.huggingface.shards import share_out
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"),
+    shards_on_a_cpu.needed,
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,6 +10,7 @@ from hockeystick.training import RunRecord
 
 pytest.importorskip("opacus", reason="needs torch and opacus")
 
+import shards_on_a_cpu
 import torch
 from fsdp_training import train
 from processes import end, exit_codes, start_two
@@ -29,6 +30,7 @@ def left(tmp_path_factory):
     return folder
 
 
+@shards_on_a_cpu.needed
 def test_two_shards_are_one_run(left):
     """The noise bit for bit, the weights but for rounding, and a checkpoint in the middle changes neither."""
     first, second = (np.load(left / f"{rank}.npz") for rank in (0, 1))
@@ -45,6 +47,7 @@ def test_two_shards_are_one_run(left):
     assert all("one_noise_row_a_step" in record.checked for record in records)
 
 
+@shards_on_a_cpu.needed
 def test_whole_numbers_of_two_shards_are_those_of_one_process(left):
     """Not a bit differs, of any step, from gradients that are all in memory; resumed in the middle too."""
     weights, sums, _, engine = train(None, 1.0, exact=True)
@@ -57,6 +60,7 @@ def test_whole_numbers_of_two_shards_are_those_of_one_process(left):
         assert {"exact_sums", "one_shape", "norms"} <= set(record.checked)
 
 
+@shards_on_a_cpu.needed
 @pytest.mark.weekly
 def test_whole_numbers_of_shards_that_were_killed_are_those_of_one_process(tmp_path):
     """Both processes die two steps after they saved; two others go on."""

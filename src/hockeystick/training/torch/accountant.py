@@ -174,7 +174,8 @@ class Accountant(IAccountant):
 
 def _check_coins() -> None:
     """Raise UnsupportedError unless torch draws the coins of Opacus in a type, and where, the rate is known for."""
-    drawn = (torch.get_default_dtype(), torch.get_default_device().type)
+    coins = torch.empty(0)  # torch 2.6 does not name the device of a "with" block
+    drawn = (coins.dtype, coins.device.type)
     if drawn[0] not in COINS or drawn[1] != "cpu":
         raise UnsupportedError(
             "Opacus draws its batches with torch's defaults, and the 'hockeystick' accountant knows the rate of "

@@ -34,16 +34,19 @@ def after_backward(function: Callable[[], None]) -> None:
 
 
 def reductions(module: torch.nn.Module) -> Iterator[tuple[str, Any, Any]]:
-    """How ``fully_shard`` adds up gradients over processes: for each of its modules, by name, the policy for types, and
-    what was set in place of the mean; None where nothing was.
+    """How ``fully_shard`` computes and adds up gradients over processes.
+
+    For each of its modules, and for each of their parameters: the name of the module, a policy for types, and what was
+    set in place of the mean; None where nothing was.
     """
     for name, part in module.named_modules():
-        state: Any = part._get_fsdp_state() if isinstance(part, FSDPModule) else None
+        if not isinstance(part, FSDPModule):
+            continue
+        state: Any = part._get_fsdp_state()
+        yield name, state._mp_policy, None
         groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
-        for group in groups:
-            if group is not None:
-                set_by = (
-                    getattr(group, "gradient_divide_factor", None),
-                    getattr(group, "reduce_scatter_reduce_op", None),
-                )
-                yield name, group.mp_policy, next((factor for factor in set_by if factor is not None), None)
+        for group in filter(None, groups):
+            set_by = (getattr(group, "gradient_divide_factor", None), getattr(group, "reduce_scatter_reduce_op", None))
+            factor = next((factor for factor in set_by if factor is not None), None)
+            for parameter in group.fsdp_params:
+                yield name, parameter.mp_policy, factor

@@ -50,14 +50,17 @@ def check_reductions(module: Any) -> None:
     """Raise UnsupportedError unless ``fully_shard`` takes means of gradients over processes, in float32 or float64.
 
     Means are what the share of the noise in each shard is made for. Sums that are rounded to 16 bits before the noise
-    differ by more than a clipping norm with an example.
+    differ by more than a clipping norm with an example, and so do gradients of outputs that are, in the second backward
+    pass.
     """
     for name, policy, factor in reductions(module):
-        narrow = [dtype for dtype in (policy.param_dtype, policy.reduce_dtype) if dtype not in (None, *WIDE)]
+        dtypes = (policy.param_dtype, policy.reduce_dtype, policy.output_dtype)
+        narrow = [dtype for dtype in dtypes if dtype not in (None, *WIDE)]
         if narrow:
             raise UnsupportedError(
                 f"Gradients of fully_shard are computed and added up in {narrow[0]} in {name!r}, before the noise is "
-                "added; its mp_policy must have param_dtype and reduce_dtype None, torch.float32 or torch.float64."
+                "added; its mp_policy must have param_dtype, reduce_dtype and output_dtype None, torch.float32 or "
+                "torch.float64."
             )
         if factor is not None:
             raise UnsupportedError(
