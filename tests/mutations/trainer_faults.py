@@ -257,6 +257,20 @@ FAULTS = [
     ),
     (
         "training/torch/shards.py",
+        "policy.reduce_dtype, policy.output_dtype)",
+        "policy.reduce_dtype)",
+        "the second backward pass rounds clipped gradients to 16 bits",
+        f"{EXACT_SHARDS}::test_sums_over_processes_that_are_rounded_or_scaled_before_the_noise_are_refused",
+    ),
+    (
+        "training/huggingface/arguments.py",
+        "value and name not in ANY and value != SHARDS.get(name)",
+        "False",
+        "a model is shared out in a way that was not asked for",
+        "tests/training/test_huggingface_input.py::test_other_ways_to_share_a_model_out_than_fully_shard_are_refused",
+    ),
+    (
+        "training/torch/shards.py",
         "        if factor is not None:",
         "        if factor == 0.0:",
         "sums over processes are as many times too large for their noise",
