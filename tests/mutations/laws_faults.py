@@ -375,9 +375,9 @@ FAULTS = [
     ),
     (
         "src/hockeystick/laws/normal.py",
-        "series - 0.5 * squares",
-        "-0.5 * squares",
-        "far tails are only their leading term",
+        "+ POLYNOMIAL[-1])) - 0.5 * x * x",
+        ")) - 0.5 * x * x",
+        "tails lack the last term of their polynomial",
         "tests/laws/test_normal.py",
     ),
     # b-min-sep without sampling.
