@@ -197,4 +197,11 @@ FAULTS = [
         "the add direction is said to be 0 where products of ratios are as small",
         _TESTS,
     ),
+    (
+        "laws/poisson_moments.py",
+        "(4.0 if c > -1.0 else 2.0) * exp(min(log_density, 600.0))",
+        "40.0 * exp(min(log_density, 600.0))",
+        "lines count as too long that are not",
+        _TESTS,
+    ),
 ]

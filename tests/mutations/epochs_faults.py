@@ -8,6 +8,7 @@ _POWERS = "src/hockeystick/laws/tilted_powers.py"
 _EPOCHS, _TESTS = "src/hockeystick/laws/allocated_epochs.py", "tests/laws/test_allocated_epochs.py"
 _LATTICE = "src/hockeystick/laws/lattice_laws.py"
 _RARE, _OF_RARE = "src/hockeystick/laws/rare_steps.py", "tests/laws/test_rare_steps.py"
+_ROTATIONS, _OF_ROTATIONS = "src/hockeystick/laws/rotations.py", "tests/laws/test_rotations.py"
 _OF_PHASES = "tests/laws/test_allocated_phases.py"
 _LARGE, _OF_LARGE = "src/hockeystick/laws/one_large_ratio.py", "tests/laws/test_one_large_ratio.py"
 _MOMENTS, _OF_MOMENTS = "src/hockeystick/laws/mean_moments.py", "tests/laws/test_mean_moments.py"
@@ -70,11 +71,32 @@ FAULTS = [
         _OF_MEAN,
     ),
     (
-        _MEAN,
-        "- 2.0 * np.sin(0.5 * imaginary) ** 2",
-        "- 1.99 * np.sin(0.5 * imaginary) ** 2",
+        _ROTATIONS,
+        "sizes * ((squares + squares) / whole)",
+        "sizes * ((squares + 0.99 * squares) / whole)",
         "a complex expm1 is wrong",
-        _OF_MEAN,
+        _OF_ROTATIONS,
+    ),
+    (
+        _ROTATIONS,
+        "np.divide(1.0 - squares, whole, out=values.real)",
+        "np.divide(1.0, whole, out=values.real)",
+        "the cosine of a rotation is that of half of its angle, squared",
+        _OF_ROTATIONS,
+    ),
+    (
+        _RARE,
+        "if gap <= enough:",
+        "if gap <= 100.0 * enough:",
+        "spacings that are too wide answer",
+        _OF_RARE,
+    ),
+    (
+        _MEAN,
+        "float(lower[octave - FIRST_SHORT]), float(upper[octave - FIRST_SHORT])",
+        "float(lower[octave - FIRST_FAR]), float(upper[octave - FIRST_FAR])",
+        "one large ratio answers where it is not close, and is asked nearer than where lines end",
+        _OF_LARGE,
     ),
     (
         _MEAN,
@@ -239,7 +261,7 @@ FAULTS = [
     ),
     (
         _POWERS,
-        "logs += count * log_sizes",
+        "logs = logs + count * log_sizes",
         "logs = count * log_sizes",
         "a product of transforms is its last factor",
         _OF_PHASES,

@@ -273,7 +273,10 @@ class Profiles:
 
     def _smallest(self, epsilons: Sequence[float], direction: Direction, reach: float) -> list[int]:
         known = self._known(direction, reach)
-        x = np.array(epsilons) if direction is Direction.REMOVE else -np.array(epsilons)
+        sign = 1.0 if direction is Direction.REMOVE else -1.0
+        if len(epsilons) == 1:
+            return [int((known.log_sizes - sign * epsilons[0] * known.orders - known.log_poles).argmin())]
+        x = sign * np.array(epsilons)
         heights = known.log_sizes - np.multiply.outer(x, known.orders) - known.log_poles
         places: list[int] = np.argmin(heights, axis=1).tolist()
         return places

@@ -29,6 +29,7 @@ from hockeystick.laws.contours import REMEMBERED, Sides
 from hockeystick.laws.inner_products import inner_products
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.one_large_ratio import OneLargeRatio
+from hockeystick.laws.rotations import exponentials_less_one, rotations
 from hockeystick.types import Direction
 
 LEAST_NOISE, MOST_NOISE, MOST_BINS = 0.3, 300.0, 10**6
@@ -65,6 +66,8 @@ LEAST_STEP, MOST_STEP = 0.06, 0.2
 """Neighbouring frequencies between which the size of Lambda is bounded differ by a share between these."""
 FIRST_FAR, LAST_FAR, FAR_GAP, FAR_GAP_OF_SEVERAL = 7, 60, 3e-4, 5e-3
 """Octaves in which one large ratio answers, if its sides are as close as this, relatively, where they begin."""
+LAST_OF_FIRST = 12
+"""Up to this octave one large ratio is asked for the ends of all at once."""
 FIRST_SHORT, LEAST_SHORT, SHORT_BY = 4, 1e-6, 14.0
 """Octaves from which on lines for several epochs may be short: where o is at least the second number up to their ends.
 
@@ -104,8 +107,8 @@ class LaplaceLine:
         """
         shifts = places - 1.0
         count, block = self.terms.shape
-        within = np.exp(1j * np.multiply.outer(shifts, self.step * np.arange(block)))
-        starts = np.exp(1j * np.multiply.outer(shifts, self.step * block * np.arange(count)))
+        within = rotations(np.multiply.outer(shifts, self.step * np.arange(block)))
+        starts = rotations(np.multiply.outer(shifts, self.step * block * np.arange(count)))
         sums = inner_products(within, self.terms)
         factors = np.exp(self.rate * shifts)
         # Blocks are summed in groups of about as many as there are groups, which keeps the rounding small.
@@ -185,8 +188,23 @@ class MeanOfRatios:
 
     def reaches(self, octave: int) -> bool:
         """Whether one large ratio answers for the places below ``2^octave``, and so beyond."""
-        gap = FAR_GAP_OF_SEVERAL if self.several else FAR_GAP
-        return FIRST_FAR <= octave <= LAST_FAR and self.far.gap(2.0 ** (octave - 1)) <= gap
+        if not FIRST_FAR <= octave <= LAST_FAR:
+            return False
+        lower, upper = self._far_at(octave - 1)
+        return 1.0 - lower / upper <= (FAR_GAP_OF_SEVERAL if self.several else FAR_GAP)
+
+    def _far_at(self, octave: int) -> tuple[float, float]:
+        """What one large ratio says of o at ``2^octave``, of the first octaves all at once."""
+        if octave >= FIRST_SHORT + len(self._far_at_first[0]):
+            lower, upper = self.far.out_of_the_money(np.array([2.0**octave]))
+            return float(lower[0]), float(upper[0])
+        lower, upper = self._far_at_first
+        return float(lower[octave - FIRST_SHORT]), float(upper[octave - FIRST_SHORT])
+
+    @cached_property
+    def _far_at_first(self) -> tuple[Array, Array]:
+        """Lower and upper bounds on o by one large ratio at ``2^FIRST_SHORT`` and some powers of 2 from there on."""
+        return self.far.out_of_the_money(np.exp2(np.arange(FIRST_SHORT, LAST_OF_FIRST + 1, dtype=np.float64)))
 
     def _good(self, octave: int) -> OutOfTheMoney | None:
         if self.reaches(octave):
@@ -196,7 +214,7 @@ class MeanOfRatios:
             line = self._line(WINDOW * end, MOST_WORK)
             # Rates below 1 would leave the range of doubles.
             return line or (self._line(NARROW_WINDOW * end, MOST_WORK_IF_NARROW) if octave > 0 else None)
-        least = 0.0 if octave < FIRST_SHORT else float(self.far.out_of_the_money(np.array([end]))[0][0])
+        least = 0.0 if octave < FIRST_SHORT else self._far_at(octave)[0]
         if least < LEAST_SHORT:
             return self._line(WINDOW * end, MOST_WORK)
         return self._line(NARROW_WINDOW * end, MOST_WORK, max(log(least) - SHORT_BY, SMALLEST_POWER))
@@ -245,7 +263,7 @@ class MeanOfRatios:
         of_weights = z**2 + height**2 + 2.0 * height * z + 16.0
         # Sigma of a visit may be two roundings off itself.
         of_exponents = 8.0 * slope * (self.mu * z + self.mu**2 + self.turn + 12.0)
-        rounding = float(np.sum(sizes * (of_weights + of_exponents + 64.0)))
+        rounding = float(np.sum(sizes * (of_weights + of_exponents + 128.0)))
         rounding += 1.5 * (BLOCK + len(z) / BLOCK + 16.0) * float(sizes.sum())
         return 2.0 * exp(-QUADRATURE) + left_out + UNIT_ROUNDOFF * rounding * 1.01
 
@@ -258,7 +276,7 @@ class MeanOfRatios:
         left_out = float(sizes[0] + sizes[-1]) / -expm1(-step * REACH)
         of_weights = z**2 + height**2 + 2.0 * height * z + 16.0
         of_exponents = 6.0 * (self.mu * z + self.mu**2)
-        rounding = float(np.sum(sizes * (of_weights + of_exponents + 128.0)))
+        rounding = float(np.sum(sizes * (of_weights + of_exponents + 272.0)))
         rounding += 3.0 * (BLOCK + len(z) / BLOCK + 16.0) * float(sizes.sum())
         return 4.0 * exp(-QUADRATURE) + left_out + UNIT_ROUNDOFF * rounding * 1.01
 
@@ -283,7 +301,8 @@ class MeanOfRatios:
 
     def _less_one(self, coarse: NDArray[Any], fine: NDArray[Any]) -> NDArray[np.complex128]:
         """``e^(-vY) - 1`` for ``v = coarse[a] + fine[b]``, shape (a b, nodes), from exponentials of either alone."""
-        first, second = (_expm1(-np.multiply.outer(arguments, self.ratios)) for arguments in (coarse, fine))
+        exponents = (-np.multiply.outer(arguments, self.ratios) for arguments in (coarse, fine))
+        first, second = map(exponentials_less_one, exponents)
         if not fine.any():
             return first
         both = first[:, None] * second
@@ -338,7 +357,7 @@ class MeanOfRatios:
         shares = np.full(count, 2.0 / window) / np.abs(s) ** 2
         shares[0] *= 0.5
         largest = np.exp((bins - 1.0) * np.log(np.minimum(sizes + off, 1.0)) + rate)
-        rounding = UNIT_ROUNDOFF * (bins * of_logs + 8.0 * np.abs(s) + block + 2.0 * sqrt(count / block) + 98.0)
+        rounding = UNIT_ROUNDOFF * (bins * of_logs + 8.0 * np.abs(s) + block + 2.0 * sqrt(count / block) + 128.0)
         of_terms = shares * np.abs(powers)
         errors = shares * bins * off * largest + of_terms * rounding
         cut_off = exp(rate + power) * 2.0 / (window * step * (frequencies[-1]))
@@ -410,14 +429,6 @@ def _sides(epsilon: float, direction: Direction, lower: float, upper: float, *, 
     return Sides(
         max(factor * lower * (1.0 - 1e-14) - moved, 0.0) if place == exact else 0.0,
         min(factor * upper * (1.0 + 1e-14) + moved, 1.0),
-    )
-
-
-def _expm1(values: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """``e^x - 1`` for x with real parts up to 0, to some roundings of x; NumPy promises this for real x alone."""
-    real, imaginary = values.real, values.imag
-    return np.asarray(
-        np.expm1(real) * np.cos(imaginary) - 2.0 * np.sin(0.5 * imaginary) ** 2 + 1j * np.exp(real) * np.sin(imaginary)
     )
 
 

@@ -75,11 +75,6 @@ class OneLargeRatio:
     def __init__(self, mu: float, bins: int) -> None:
         self.mu, self.bins = mu, float(bins)
 
-    def gap(self, place: float) -> float:
-        """How far the sides are apart at a place, relative to the upper one."""
-        lower, upper = self.out_of_the_money(np.array([place]))
-        return float(1.0 - lower[0] / upper[0])
-
     def out_of_the_money(self, places: Array) -> tuple[Array, Array]:
         """Lower and upper bounds on o at places of shape (n,), between ``LEAST_PLACE`` and ``MOST_PLACE``."""
         numbers, group = np.unique(np.floor(np.log(places) / PACE), return_inverse=True)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hockeystick.laws.inner_products import inner_products
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.laws.rotations import rotations
 
 REACH = 8.6
 """Standard deviations beyond every maximum of the tilted density; what lies farther is charged."""
@@ -27,6 +28,8 @@ TOGETHER = 1024
 """Nodes whose rotations are in memory, and in the cache of a processor, at a time."""
 CELL = 1.0 / 64.0
 """Width, in z, of the cells by which the decay of characteristic functions is bounded."""
+LOOK, SMALLEST_WEIGHT = 0.25, 1e-200
+"""Distance of the places at which lines that are too long are looked for, and the least w there: it may underflow."""
 OCTAVE, OCTAVES = 1.4, 1.4**3
 """Ratio of the frequencies between which one partition in slabs is used: near the end, and at first."""
 LARGEST_ORDER = 1e4
@@ -190,7 +193,7 @@ class PoissonMoments:
             within, starts = _rotations(step * logs[some], BLOCK), _rotations(step * BLOCK * logs[some], blocks)
             sums += inner_products(starts * masses[some], within)
         ratios = sums.ravel()[:count] / total
-        errors = 2.02 * (always + per_frequency * step * np.arange(count, dtype=np.float64)) + 24.0 * UNIT_ROUNDOFF
+        errors = 2.02 * (always + per_frequency * step * np.arange(count, dtype=np.float64)) + 80.0 * UNIT_ROUNDOFF
         log_moment = top + log(total * spacing / sqrt(2.0 * pi))
         log_error = 1.01 * always + UNIT_ROUNDOFF * (8.0 + 4.0 * abs(log_moment) + 4.0 * abs(top))
         return Line(log_moment, log_error, ratios, errors)
@@ -200,8 +203,8 @@ class PoissonMoments:
         low, high = self.ends(c)
         edges = np.arange(low, high + CELL, CELL)
         middles = 0.5 * (edges[1:] + edges[:-1])
-        at_edges, weight_at_edges, _ = self.log_ratios(edges)
-        logs, _, _ = self.log_ratios(middles)
+        every, weights, _ = self.log_ratios(np.concatenate([edges, middles]))
+        at_edges, weight_at_edges, logs = every[: edges.size], weights[: edges.size], every[edges.size :]
         slopes = np.abs(middles) + CELL + abs(c) * self.mu * weight_at_edges[1:]
         exponents = c * logs - 0.5 * middles * middles
         change = 0.5 * CELL * slopes
@@ -225,10 +228,14 @@ class PoissonMoments:
         above any place, of mass p, gives ``1 - |ratio| >= p - (its total variation) / t``. Masses and variances are
         bounded from below cell by cell. Infinite where no such frequency is proved, or none up to ``at_most``.
         """
+        needed = -log_size / steps
+        if needed >= 1.0:  # no slab says that much
+            if self._least_variation(c) * exp(min(needed, 700.0)) > at_most:
+                return inf
+            settled = float(self.cells(c).variations[0]) * exp(min(needed, 700.0))
+            return settled if isfinite(settled) else inf
         cells = self.cells(c)
-        settled = float(cells.variations[0]) * exp(min(-log_size / steps, 700.0))
-        if not isfinite(settled):
-            return inf
+        settled = float(cells.variations[0]) * exp(needed)
         if settled > at_most and steps * cells.drop(at_most / OCTAVE, at_most) < -log_size:
             return inf
         ratio = OCTAVES
@@ -240,6 +247,15 @@ class PoissonMoments:
                 ratio = OCTAVE
             else:
                 return settled
+
+    def _least_variation(self, c: float) -> float:
+        """Less than what :meth:`cells` says of the total variation of the density of L, from few places."""
+        low, high = self.ends(c)
+        z = np.arange(low, high, LOOK)
+        logs, weights, _ = self.log_ratios(z)
+        heights = c * logs - 0.5 * z * z - np.log(np.maximum(weights, SMALLEST_WEIGHT))
+        log_density = float(heights.max()) - float(self.log_moments(np.array([c]))[0]) - log(self.mu * sqrt(2.0 * pi))
+        return (4.0 if c > -1.0 else 2.0) * exp(min(log_density, 600.0)) * (1.0 - 1e-6)
 
 
 class Cells(NamedTuple):
@@ -285,7 +301,7 @@ def _rotations(angles: Array, count: int) -> NDArray[np.complex128]:
     """``e^(i j angle)``, j = 0, 1, ..., shape (count, n), as products of two, ten times faster than exponentials."""
     together = isqrt(count - 1) + 1
     fine, coarse = (
-        np.exp(1j * np.multiply.outer(pace * np.arange(size), angles))
+        rotations(np.multiply.outer(pace * np.arange(size), angles))
         for pace, size in ((1.0, together), (float(together), ceil(count / together)))
     )
     return np.asarray((coarse[:, None] * fine).reshape(-1, angles.size)[:count])

@@ -35,6 +35,8 @@ FEW_PLACES = 200
 """A spacing with fewer of them is too wide for any answer, unless it is the last one."""
 MOST_PLACES = 20_000
 """A spacing with more places is not refined: that would take as long as the laws."""
+HOPELESS = 1.2
+"""A spacing is left out that is so many times the one that the gap of a wider one asks for."""
 CELLS = 400.0
 """At least so many places for each standard deviation of log Y."""
 TAIL = 1e-5
@@ -45,7 +47,7 @@ NEGLIGIBLE = 1e-5
 """Nor does it matter, relative to the smallest delta that matters, what is below this."""
 ERROR_OF_MEANS = 1e-12
 """Far above the rounding of X_0, relative."""
-TOGETHER = 8192
+TOGETHER = 4096
 """Places that are asked at once."""
 
 
@@ -96,12 +98,13 @@ class RareSteps:
         if direction is Direction.ADD and epsilon > -self.steps * log1p(-self.rate) * (1.0 + ERROR_OF_MEANS):
             return Sides(0.0, 0.0)  # no product of ratios is below (1 - q)^steps
         other = self.sides(epsilon, Direction.REMOVE) if direction is Direction.ADD else None
-        first, useful = (0, USEFUL) if self.steps >= MANY_STEPS else (1, USEFUL_FOR_FEW)
-        for level in range(first, len(LEVELS)):
+        level, useful = (0, USEFUL) if self.steps >= MANY_STEPS else (1, USEFUL_FOR_FEW)
+        while level < len(LEVELS):
             powers = self._powers(level)
             if powers is None:
                 return None
             if powers[1].size < FEW_PLACES and level < len(LEVELS) - 1:
+                level += 1
                 continue
             lower, upper = (power.delta(epsilon, direction) for power in powers)
             if upper is None:
@@ -112,20 +115,36 @@ class RareSteps:
             if other is not None and upper <= other.lower:  # what counts is the larger of both directions
                 return sides
             share = useful_share(useful, epsilon, powers[1].order(epsilon, direction))
-            if upper - sides.lower <= max(share * upper, NEGLIGIBLE * self.smallest):
+            enough, gap = max(share * upper, NEGLIGIBLE * self.smallest), upper - sides.lower
+            if gap <= enough:
                 return sides
             if powers[1].size > MOST_PLACES:
                 return None
+            level = self._following(level, enough / gap)
         return None
+
+    def _following(self, level: int, share: float) -> int:
+        """The next level, or the one after it if the next would hardly reduce the gap to this share.
+
+        The gap is about proportional to the spacing.
+        """
+        following = level + 1
+        if following < len(LEVELS) - 1 and self._pace(following) > HOPELESS * share * self._pace(level):
+            following += 1
+        return following
 
     def _powers(self, level: int) -> tuple[Powers, Powers] | None:
         """A lower and an upper law of one step, composed; None where too little is known of it."""
         if level not in self._levels:
-            self._levels[level] = self._composed(*LEVELS[level])
+            self._levels[level] = self._composed(self._pace(level))
         return self._levels[level]
 
-    def _composed(self, shift: float, most: float) -> tuple[Powers, Powers] | None:
-        pace = min(shift / (self.rate * self.steps), most, self.mu / CELLS)
+    def _pace(self, level: int) -> float:
+        """About the spacing of a level."""
+        shift, most = LEVELS[level]
+        return min(shift / (self.rate * self.steps), most, self.mu / CELLS)
+
+    def _composed(self, pace: float) -> tuple[Powers, Powers] | None:
         joined = pace > 0.5 * self.rate
         offset, spacing = self._start(pace) if joined else (0.0, min(pace, 0.25 * self.rate))
         first = -max(int((offset - log1p(-self.rate)) / spacing) + 2, 2)
