@@ -213,10 +213,10 @@ class Powers:
         of_transform = OF_TRANSFORMS * UNIT_ROUNDOFF * log(length, 2.0)
         # Logarithms and angles of the product of all transforms, and of what its factors may be at most, at frequencies
         # where that is not negligible; what is dropped is charged.
-        half = length // 2 + 1
-        kept, dropped = np.arange(half), 0.0
-        logs, angles, log_most, rounding = np.zeros(half), np.zeros(half), np.zeros(half), np.zeros(half)
-        by_weights, by_lengths, origins = np.zeros(half), np.zeros(half), []
+        kept, dropped = np.arange(length // 2 + 1), 0.0
+        # The same at all frequencies as long as there is no factor.
+        logs, angles, log_most, rounding, by_weights, by_lengths = np.zeros((6, 1))
+        origins = []
         for factor in self.factors:
             count, log_moment = factor.count, factor.log_moment(order)
             # The place of index r in the window stands for all that differ from it by a multiple of its length.
@@ -234,27 +234,29 @@ class Powers:
             length_of_error = of_transform * float(np.sum(folded**2)) ** 0.5
             of_values = length**0.5 * length_of_error + of_weights
             most = np.minimum(sizes + of_values, 1.0 + of_values)
-            log_most += count * np.log(most)
-            by_weights += of_weights * count / most
-            by_lengths += (length_of_error * count / most) ** 2
             dropped *= exp(count * of_values)
-            if (small := log_most < SMALLEST_POWER).any():
-                dropped += float(np.exp(log_most[small]).sum())
+            small = most < np.exp((SMALLEST_POWER - log_most) / count)
+            if small.any():
+                dropped += 1.001 * exp(SMALLEST_POWER) * np.count_nonzero(small)
                 left = ~small
-                kept, transform, sizes, log_most = kept[left], transform[left], sizes[left], log_most[left]
-                logs, angles, rounding = logs[left], angles[left], rounding[left]
-                by_weights, by_lengths = by_weights[left], by_lengths[left]
+                kept, transform, sizes, most = kept[left], transform[left], sizes[left], most[left]
+                if log_most.size > 1:
+                    logs, angles, log_most, rounding = logs[left], angles[left], log_most[left], rounding[left]
+                    by_weights, by_lengths = by_weights[left], by_lengths[left]
+            log_most = log_most + count * np.log(most)
+            by_weights = by_weights + of_weights * count / most
+            by_lengths = by_lengths + (length_of_error * count / most) ** 2
             # From sizes and angles: complex logarithms and exponentials take three times as long.
             log_sizes = np.log(np.maximum(sizes, 1e-300))
-            logs += count * log_sizes
-            angles += count * np.arctan2(transform.imag, transform.real)
-            rounding += count * (1.0 + np.abs(log_sizes))
+            logs = logs + count * log_sizes
+            angles = angles + count * np.arctan2(transform.imag, transform.real)
+            rounding = rounding + count * (1.0 + np.abs(log_sizes))
         if UNIT_ROUNDOFF * sum(map(abs, origins)) > 0.1 * MOVED:
             return None
         origin, number = fsum(origins), len(origins)
         start = int((0.5 * (low + high) - origin) / spacing) - length // 2
         powers = np.exp(logs) * (np.cos(angles) + 1j * np.sin(angles))
-        product = np.zeros(half, dtype=np.complex128)
+        product = np.zeros(length // 2 + 1, dtype=np.complex128)
         product[kept] = powers
         tilted = np.roll(np.fft.irfft(product, length), -start)
         whole = np.exp(log_most)
@@ -272,6 +274,15 @@ class Powers:
             masses=np.maximum(tilted, 0.0),
             error=error,
         )
+
+
+def _sums(masses: Array, exponents: Array, ahead: slice) -> Array:
+    """Sums of the masses times the exponentials of the exponents, which are used up, one place after the other."""
+    np.exp(exponents, out=exponents)
+    exponents *= masses
+    sums = np.zeros(masses.size + 1)
+    np.cumsum(exponents[ahead], out=sums[1:])
+    return sums
 
 
 def _length(least: float) -> int:
@@ -303,15 +314,13 @@ class Tilted:
         # Sums over all places above each one (order > 1), or below it (order < 0), of both parts of the gain.
         ahead = slice(None, None, -1) if order > 1.0 else slice(None)
         u = places - self.middle
-        self.with_place, self.alone = (
-            np.append(0.0, np.cumsum((masses * np.exp((power - order) * u))[ahead])) for power in (1.0, 0.0)
-        )
+        self.with_place, self.alone = (_sums(masses, (power - order) * u, ahead) for power in (1.0, 0.0))
         self.largest = exp(float(log_peaks(np.array([order]))[0]))
         spacing = float(places[1] - places[0])
         # The gain rises and falls: a sum is at most the integral over the spacing and the largest value.
         self.error = error * (1.0 / (spacing * abs(order * (order - 1.0))) + self.largest) * (1.0 + 1e-6)
         self.rounding = UNIT_ROUNDOFF * (
-            places.size + 8.0 * abs(order) * float(np.abs(u).max()) + 4.0 * LARGEST_EXPONENT
+            places.size + 8.0 * abs(order) * max(float(-u[0]), float(u[-1])) + 4.0 * LARGEST_EXPONENT
         )
 
     def delta(self, epsilon: float, side: Side) -> float | None:
