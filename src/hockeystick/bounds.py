@@ -53,7 +53,7 @@ class _BestOf:
 
     def each(self, epsilons: Sequence[float]) -> list[float]:
         columns = [each(profile, epsilons) for profile in self.profiles]
-        return [self.pick(values) for values in zip(*columns, strict=True)]
+        return list(map(self.pick, zip(*columns, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,11 @@ class Bound:
                     f"The 'epsilon' field must be from 0 to {MAX_EPSILON:g}. Got {epsilon!r} instead."
                 )
         columns = [each(profile, epsilons) for profile in self._distinct]
-        return [self._with_slack(max(values), at) for at, *values in zip(epsilons, *columns, strict=True)]
+        largest = columns[0] if len(columns) == 1 else list(map(max, zip(*columns, strict=True)))
+        if self.slack:
+            return [self._with_slack(value, at) for at, value in zip(epsilons, largest, strict=True)]
+        least = self._least
+        return [min(max(value, least), 1.0) for value in largest]
 
     @property
     def _distinct(self) -> list[Profile]:
@@ -189,7 +193,11 @@ class Bound:
         if self.slack:
             change = (1.0 + exp(epsilon)) * self.slack
             value += change if self.side is Side.UPPER else -change
-        return min(max(value, SMALLEST_UPPER if self.side is Side.UPPER else 0.0), 1.0)
+        return min(max(value, self._least), 1.0)
+
+    @property
+    def _least(self) -> float:
+        return SMALLEST_UPPER if self.side is Side.UPPER else 0.0
 
     @overload
     def epsilon(self, delta: float, near: float | None = None) -> float: ...
@@ -239,7 +247,8 @@ class _Checked:
         return self._of(self.profile(epsilon))
 
     def each(self, epsilons: Sequence[float]) -> list[float]:
-        return [self._of(value) for value in each(self.profile, epsilons)]
+        values = each(self.profile, epsilons)
+        return [self._of(value) for value in values] if any(map(isnan, values)) else values
 
     def _of(self, value: float) -> float:
         return (1.0 if self.side is Side.UPPER else 0.0) if isnan(value) else value
@@ -280,5 +289,5 @@ def for_all(
         raise InvalidInputError(
             f"The {name!r} field must be a number or an array of numbers. Got {shortened(values)} instead."
         )
-    answers = function([float(value) for value in array.ravel()])
+    answers = function(array.astype(np.float64).ravel().tolist())
     return np.array(answers, dtype=np.float64).reshape(array.shape)

@@ -40,6 +40,8 @@ NoiseMultiplier = Annotated[float, Field(ge=SMALLEST_NOISE, le=LARGEST_NOISE)]
 DEEPEST = 40
 """How deep tables and lists may be nested; nothing that is read is half as deep."""
 
+PLAIN = frozenset({str, int, float, bool, type(None)})
+"""Types of values that stay as they are; ``isinstance`` of an abstract class takes ten times as long."""
 _BUILDING = RLock()
 
 
@@ -143,6 +145,8 @@ def plain(value: Any, name: str = "input", room: int = DEEPEST) -> Any:
 
     Raises: InvalidInputError where they are nested deeper.
     """
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, Mapping) or type(value) in (list, tuple):
         if not room:
             raise InvalidInputError(f"The {name} must nest tables and lists at most {DEEPEST} deep.")

@@ -31,6 +31,8 @@ FALSE_POSITIVE_RATES = {"tpr_at_fpr_0_1": 0.1, "tpr_at_fpr_0_01": 0.01, "tpr_at_
 EPSILONS = tuple(0.02 * 1.1 ** (place / 3.0) for place in range(192))
 """Where the profile is read for the rates of a certificate, up to 8.6 and as far as that helps; every one of them gives
 a bound."""
+GROWN, SHRUNK = (np.array([exp(sign * at) for at in EPSILONS]) for sign in (1.0, -1.0))
+"""``e^epsilon`` and ``e^-epsilon`` of each of them."""
 ROOM = 1e-14
 """More than the rounding of a few operations on numbers of at most 1, or on at most 5,600 times 0.1, relatively."""
 JUMP = 1e-9
@@ -102,17 +104,18 @@ def certified_numbers(bound: Bound, delta: float, near: float | None = None) -> 
     """
     reach = _reach(bound, delta, near)
     early = [0.0, *(at for at in EPSILONS if at <= reach)] if reach <= MAX_EPSILON else [0.0]
-    deltas = dict(zip(early, bound.delta(early).tolist(), strict=True))
-    gained = deltas[0.0]
+    deltas = bound.delta(early)
+    gained, count = float(deltas[0]), len(early) - 1
     least = {name: gained + false for name, false in FALSE_POSITIVE_RATES.items()}
-    for at in EPSILONS:
+    for name, false in FALSE_POSITIVE_RATES.items():
+        least[name] = min([least[name], *_rates(deltas[1:], GROWN[:count], SHRUNK[:count], false).tolist()])
+    for at, grown, shrunk in zip(EPSILONS[count:], GROWN[count:].tolist(), SHRUNK[count:].tolist(), strict=True):
         # Both bounds at delta = 0, which grow with epsilon: no later epsilon helps where they are not below the least.
-        if all(min(exp(at) * r, 1.0 - exp(-at) * (1.0 - r)) >= least[name] for name, r in FALSE_POSITIVE_RATES.items()):
+        if all(min(grown * r, 1.0 - shrunk * (1.0 - r)) >= least[name] for name, r in FALSE_POSITIVE_RATES.items()):
             break
-        known = deltas[at] if at in deltas else bound.delta(at)
+        known = np.array([bound.delta(at)])
         for name, false in FALSE_POSITIVE_RATES.items():
-            most = min(known + exp(at) * false, 1.0 - exp(-at) * max(1.0 - known - false, 0.0))
-            least[name] = min(least[name], most)
+            least[name] = min(least[name], float(_rates(known, grown, shrunk, false)[0]))
     mu, regret = _gaussian_dp(bound, delta, reach)
     return {
         "advantage": gained,
@@ -121,6 +124,12 @@ def certified_numbers(bound: Bound, delta: float, near: float | None = None) -> 
         "gdp_regret": regret,
         **{name: min(most * (1.0 + ROOM) + ROOM, 1.0) for name, most in least.items()},
     }
+
+
+def _rates(deltas: Array, grown: Array | float, shrunk: Array | float, false: float) -> Array:
+    """What the deltas at some epsilons, whose exponentials are given, say that true positive rates are at most."""
+    rates: Array = np.minimum(deltas + grown * false, 1.0 - shrunk * np.maximum(1.0 - deltas - false, 0.0))
+    return rates
 
 
 def _reach(bound: Bound, delta: float, near: float | None = None) -> float:

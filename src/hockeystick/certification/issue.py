@@ -384,11 +384,10 @@ def tighter(bound: Bound, other: Bound) -> Bound:
     The second one is read once at each epsilon: attack numbers and their regret are of the same epsilons.
     """
     paying = {profile: _Paying(other, profile) for profile in dict.fromkeys(other.profiles.values())}
-    profiles = {
-        direction: best_of(min, bound.profiles[direction], paying[profile])
-        for direction, profile in other.profiles.items()
-    }
-    return replace(bound, profiles=profiles)
+    pairs = {direction: (bound.profiles[direction], paying[profile]) for direction, profile in other.profiles.items()}
+    # Directions that have both profiles in common share one, which is read once.
+    smaller = {pair: best_of(min, *pair) for pair in dict.fromkeys(pairs.values())}
+    return replace(bound, profiles={direction: smaller[pair] for direction, pair in pairs.items()})
 
 
 def whole_profile(
