@@ -6,8 +6,12 @@ group, no gradients and no random numbers; a copy is a process of its own, whose
 
 import importlib
 import os
+import runpy
 import socket
+import sys
+import warnings
 from collections.abc import Sequence
+from functools import partial
 from multiprocessing import current_process, get_all_start_methods, get_context, set_start_method
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -43,12 +47,26 @@ def _run(function: str, arguments: Sequence[object], environment: dict[str, str]
     getattr(importlib.import_module(module), name)(*arguments)
 
 
-def start_two(function: str, *arguments: object, folder: Path) -> list[ForkServerProcess]:
-    """The same in two, which find each other as those of torchrun do."""
+def script(path: Path, *arguments: str) -> None:
+    """Run a script; the processes that torch spawns for it are copies too."""
+    from torch import multiprocessing
+
+    multiprocessing.spawn = partial(multiprocessing.start_processes, start_method="fork")
+    sys.argv = [str(path), *arguments]
+    warnings.simplefilter("ignore")
+    runpy.run_path(str(path), run_name="__main__")
+
+
+def free_port() -> str:
+    """Where processes of this machine may meet."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    place = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        return str(free.getsockname()[1])
+
+
+def start_two(function: str, *arguments: object, folder: Path) -> list[ForkServerProcess]:
+    """The same in two, which find each other as those of torchrun do."""
+    place = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     ranks = [place | {"RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
     return [start(function, *arguments, folder=folder, **rank) for rank in ranks]
 

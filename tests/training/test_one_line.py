@@ -1,10 +1,6 @@
 """Scripts for Opacus, which train on our engine with one line changed; one more saves the certificate."""
 
 import difflib
-import os
-import socket
-import subprocess
-import sys
 import types
 from pathlib import Path
 
@@ -16,6 +12,7 @@ import hockeystick as hs
 pytest.importorskip("opacus", reason="needs torch and opacus")
 
 import torch
+from processes import end, free_port, start
 
 FOLDER = Path(__file__).parent / "opacus_loops"
 THEIRS = "from opacus import PrivacyEngine\n"
@@ -71,14 +68,9 @@ def test_one_line_is_changed_and_one_saves_the_certificate(name, tmp_path):
 def run_in_two(source, path):
     """Run the script of two processes, which print an epsilon each."""
     path.write_text(source)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-W", "ignore", path, str(port)]
-    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, env=one_thread)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("epsilon = ") == 2
+    process = start("processes.script", path, free_port(), folder=path.parent)
+    end(process)
+    assert Path(process.name).read_text().count("epsilon = ") == 2
 
 
 @pytest.mark.weekly
