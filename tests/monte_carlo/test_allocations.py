@@ -16,6 +16,7 @@ from numba import njit
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.moments.copies.allocations import copies_of, joined_weights
 from hockeystick.monte_carlo.allocations.family import (
     FAMILY,
     LEAST_JOINED,
@@ -23,9 +24,7 @@ from hockeystick.monte_carlo.allocations.family import (
     CopiedAllocation,
     MeanAllocation,
     NaiveAllocation,
-    copies_of,
     joinable,
-    joined_weights,
 )
 from hockeystick.monte_carlo.allocations.kernels import add_copies, chance, log_ratio
 from hockeystick.monte_carlo.weight_bounds import ENDLESS

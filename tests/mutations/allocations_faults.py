@@ -37,14 +37,14 @@ FAULTS = [
         f"{ALLOCATIONS}::test_small_chances_are_met",
     ),
     (
-        "monte_carlo/allocations/family.py",
+        "moments/copies/allocations.py",
         "more[0] = beyond[0] / (1.0 + beyond[0])",
         "more[0] = beyond[0]",
         "copies are joined more often than their weights say",
         f"{ALLOCATIONS}::test_copies_are_kept_with_their_weight",
     ),
     (
-        "monte_carlo/allocations/family.py",
+        "moments/copies/allocations.py",
         "* edge**taken * exp(pull * (vertices - alone))",
         "* edge**taken",
         "graphs lack edges between vertices that are joined already",

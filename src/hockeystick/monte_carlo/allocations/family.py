@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from math import comb, exp, expm1, inf, log, log1p
+from math import inf, log
 from typing import ClassVar
 
 import numpy as np
 
+from hockeystick.moments.copies.allocations import Joined, copies_of
 from hockeystick.monte_carlo.allocations.kernels import draw_copies, draw_outputs
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.moved import Moved, best_beta
@@ -30,56 +30,6 @@ LEAST_JOINED, MOST_JOINED = 1e-7, 1.0 - 1e-7
 SECONDS_PER_STEP, SECONDS_PER_MASS = 4e-8, 1e-9
 MOST_SECONDS = 5e-3
 """Of a sample: pilots draw hundreds, whatever they cost."""
-
-
-@dataclass(frozen=True)
-class Copies:
-    """How ``order`` copies of an allocation are joined: at each step independently, or not at all.
-
-    Attributes:
-        log_zeta: log of the sum of the weights at a step.
-        more: the chances of :func:`.kernels.draw_copies`, shape (order + 1,).
-    """
-
-    log_zeta: float
-    more: Array
-
-
-@lru_cache(maxsize=256)
-def copies_of(order: int, rate: float, sigma: float) -> Copies:
-    """The weights are ``u_i binomial(order, i) rate^i`` for i joined copies. O(order^3)."""
-    joined = joined_weights(order, sigma)
-    weights = np.array([joined[size] * comb(order, size) * rate**size for size in range(order + 1)])
-    weights[0] = 0.0
-    beyond = np.append(np.cumsum(weights[::-1])[::-1], 0.0)  # of at least so many
-    more = np.zeros(order + 1)
-    more[0] = beyond[0] / (1.0 + beyond[0])
-    more[2:] = np.divide(beyond[3:], beyond[2:-1], out=np.zeros(order - 1), where=beyond[2:-1] > 0.0)
-    return Copies(log1p(beyond[0]), more)
-
-
-def joined_weights(order: int, sigma: float) -> list[float]:
-    """``u_0, ..., u_order`` with ``sum_i binomial(j, i) u_i = e^(j (j - 1) / (2 sigma^2))`` for all j. O(order^3).
-
-    u_i is the sum over all graphs on i vertices without an isolated one, each edge of the weight
-    ``e^(1/sigma^2) - 1``: vertices are added one after the other, and all terms are positive.
-    """
-    pull = 1.0 / sigma**2
-    edge = expm1(pull)
-    isolated = np.zeros(order + 2)  # weights by the number of isolated vertices
-    isolated[0] = 1.0
-    weights = [1.0]
-    for vertices in range(order):
-        grown = np.zeros(order + 2)
-        for alone in range(vertices + 1):
-            grown[alone + 1] += isolated[alone]
-            grown[alone] += isolated[alone] * expm1(pull * (vertices - alone))
-            for taken in range(1, alone + 1):
-                ways = comb(alone, taken) * edge**taken * exp(pull * (vertices - alone))
-                grown[alone - taken] += isolated[alone] * ways
-        isolated = grown
-        weights.append(float(isolated[0]))
-    return weights
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -176,7 +126,7 @@ class CopiedAllocation(AllocationProposal):
         return self.order in ORDERS and super().proved and self._copies is not None
 
     @property
-    def _copies(self) -> Copies | None:
+    def _copies(self) -> Joined | None:
         return joinable(self.pair, self.order)
 
     @property
@@ -245,7 +195,7 @@ def moments_of(pair: AveragedSteps) -> tuple[float, float]:
     return visits * pair.participations / pair.bins / variance, visits / variance
 
 
-def joinable(pair: AveragedSteps, order: int) -> Copies | None:
+def joinable(pair: AveragedSteps, order: int) -> Joined | None:
     """The copies; None where weights leave the range of doubles, or random numbers are too coarse for the chances."""
     if order * (order - 1.0) / (2.0 * pair.visit_noise**2) > MAX_EXPONENT:
         return None
