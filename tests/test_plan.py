@@ -11,7 +11,7 @@ from samplers import DECLARED
 
 from hockeystick import BallsInBins, Deterministic, Mechanism, Plan, Poisson, RandomAllocation, Shuffle
 from hockeystick.errors import InvalidInputError
-from hockeystick.plan import json_schema
+from hockeystick.plan import json_schema, split
 from hockeystick.samplers import SAMPLER_OPTIONS, Sampler
 
 DATA = {"num_examples": 6000, "batch_size": 20, "epochs": 3}
@@ -85,7 +85,7 @@ def test_a_plan_is_read_from_the_file_that_it_writes(tmp_path: Path, suffix: str
 
 
 def test_plans_are_frozen() -> None:
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(InvalidInputError, match="field of this Plan cannot be changed; make another Plan"):
         Plan.parse(plan("poisson")).noise_multiplier = 1.0  # type: ignore[misc]
 
 
@@ -160,3 +160,19 @@ def test_any_bytes_are_refused_in_one_line(tmp_path_factory: pytest.TempPathFact
     with pytest.raises(InvalidInputError) as raised:
         Plan.load(path)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("plan.toml", "Got 'plan.toml' instead; hs.Plan.load reads a file."),
+        (Path("plan.toml"), "instead; hs.Plan.load reads a file."),
+        (Poisson(sampling_prob=0.1, steps=3), "instead; hs.Mechanism(sampler=...) makes one of a sampler."),
+        (3, "Got 3 instead."),
+    ],
+)
+def test_what_is_no_mechanism_is_told_what_makes_one(given: object, said: str) -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        split(given)  # type: ignore[arg-type]
+    assert str(raised.value).startswith("The 'mechanism' argument must be a Mechanism or a Plan. Got ")
+    assert str(raised.value).endswith(said)

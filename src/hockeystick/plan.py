@@ -11,6 +11,7 @@ from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.files import json_object, parse_toml, read_small_file
 from hockeystick.mechanism import Mechanism, UnitOwner
 from hockeystick.samplers import Data, SamplerOptions
+from hockeystick.samplers.base import BatchSampler
 from hockeystick.samplers.dealt import DealtSampler
 from hockeystick.samplers.epochs import EpochSampler
 from hockeystick.spec import LARGEST_EPSILON, NoiseMultiplier, Spec, identified
@@ -208,13 +209,17 @@ def split(plan: Plan | Mechanism, name: str = "mechanism") -> tuple[Mechanism, T
         return plan.mechanism(), plan.target
     if not isinstance(plan, Mechanism):
         raise InvalidInputError(
-            f"The {name!r} argument must be a Mechanism or a Plan. Got {shortened(plan)} instead{_of_a_claim(plan)}."
+            f"The {name!r} argument must be a Mechanism or a Plan. Got {shortened(plan)} instead{_instead_of(plan)}."
         )
     return plan, Target()
 
 
-def _of_a_claim(given: object) -> str:
-    """What to give in place of a certificate, or of a claim that follows from several; nothing for anything else."""
+def _instead_of(given: object) -> str:
+    """What to give in place of a path, a sampler, a certificate, or a claim that follows from several."""
+    if isinstance(given, str | Path):
+        return "; hs.Plan.load reads a file"
+    if isinstance(given, BatchSampler):
+        return "; hs.Mechanism(sampler=...) makes one of a sampler"
     if hasattr(given, "certificates"):
         return "; give the 'mechanism' of one of its 'certificates', or bound all runs again by hs.compose"
     return "; give its 'mechanism'" if hasattr(given, "mechanism") else ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from threading import RLock
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
@@ -73,6 +73,17 @@ class Spec(BaseModel):
 
     # Without this mark pydantic would call this constructor for nested fields too, and wrap our error in its own.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    if not TYPE_CHECKING:  # by which type checkers would take any attribute
+
+        def __setattr__(self, name: str, value: object) -> None:
+            try:
+                super().__setattr__(name, value)
+            except ValidationError:
+                kind = type(self).__name__
+                raise InvalidInputError(
+                    f"The {name!r} field of this {kind} cannot be changed; make another {kind}."
+                ) from None
 
     @classmethod
     def model_rebuild(cls, *, _parent_namespace_depth: int = 2, **options: Any) -> bool | None:

@@ -296,3 +296,23 @@ def test_a_supremum_asks_for_many_epsilons_together() -> None:
 def test_bad_input_is_refused_by_name(ask, field: str) -> None:
     with pytest.raises(InvalidInputError, match=field):
         ask(gaussian(1.0, Side.UPPER))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda b: attacks.type_two_error(b, 0.1),
+        lambda b: attacks.true_positive_rate(b, 0.1),
+        lambda b: attacks.reconstruction_success(b, 0.1),
+        lambda b: attacks.bayes_error(b, 0.5),
+        attacks.advantage,
+        attacks.gdp_mu,
+        lambda b: attacks.gdp_regret(b, 1.0),
+        lambda b: attacks.summary(b, b),
+    ],
+)
+def test_what_is_no_bound_is_told_what_is_one(ask) -> None:
+    with pytest.raises(
+        InvalidInputError, match=r"must be a Bound, such as hs\.profile\(mechanism\).* Got 'c' instead\.$"
+    ):
+        ask("c")

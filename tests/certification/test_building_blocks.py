@@ -7,6 +7,7 @@ from math import comb, exp
 import numpy as np
 import pytest
 
+import hockeystick as hs
 from hockeystick.accountants.registry import accountant
 from hockeystick.certification.building_blocks import group_privacy_fixed, group_privacy_poisson, last_iterate, privacy
 from hockeystick.deadline import Deadline
@@ -178,3 +179,11 @@ def test_no_answer_is_said_in_words() -> None:
     amplified = group_privacy_poisson(group_size=3, sampling_prob=0.5, steps=10**6, noise_multiplier=0.05)
     with pytest.raises(BudgetExceededError):
         privacy(amplified, delta=1e-6, deadline=over)
+
+
+def test_a_mechanism_is_no_pair() -> None:
+    run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=3), noise_multiplier=1.0)
+    with pytest.raises(
+        InvalidInputError, match=r"must be a dominating pair, .* instead; hs\.certify takes mechanisms\.$"
+    ):
+        privacy(run, delta=1e-5)  # type: ignore[arg-type]

@@ -150,6 +150,24 @@ def test_a_table_has_to_be_a_table(cli: Any, table: str, form: str, shown: str) 
     cli.refuses("epsilon", "plan.toml", says=(f"'{table}'", "table", f"Got {shown}"))
 
 
+@pytest.mark.parametrize(
+    ("command", "option", "meant"),
+    [
+        ("epsilon", "--noise", "--noise-multiplier"),
+        ("epsilon", "--sigma", "--noise-multiplier"),
+        ("calibrate", "--eps", "--epsilon"),
+        ("audit", "--sample", "--samples"),
+        ("audit", "--frobnicate", None),
+    ],
+)
+def test_an_option_that_is_not_known_has_the_one_that_is_meant(
+    cli: Any, command: str, option: str, meant: str | None
+) -> None:
+    hint = "" if meant is None else f" (did you mean {meant!r}?)"
+    said = cli.refuses(command, "plan.toml", option, "1")
+    assert said == f"No such option: {option}{hint}; see 'hockeystick {command} --help'."
+
+
 @pytest.mark.parametrize("table", ["data", "sampler"])
 def test_missing_tables(cli: Any, table: str) -> None:
     text = Path("plan.toml").read_text()

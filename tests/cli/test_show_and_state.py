@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from hockeystick import Certificate
+from hockeystick import Certificate, Statements, state
 from hockeystick.certificate import Interval, interval_text
+from hockeystick.errors import InvalidInputError
 from hockeystick.interop.deployments_registry import registry_yaml
 from hockeystick.report.certificate import markdown, shown
 
@@ -91,6 +92,17 @@ def test_state_refuses_what_cannot_be_said(issued: Any, options: tuple[str, str]
     assert refused.code == 2
     assert says in refused.complaint
     assert Path("cert.json").read_bytes() == before
+
+
+def test_state_says_that_there_is_nothing_to_state(issued: Any) -> None:
+    issued.refuses("state", "cert.json", "--out", "other.json", says=("nothing to state", "--label"))
+    certificate = Certificate.load("cert.json")
+    for arguments, said in (
+        ((certificate, "run 7"), r"'statements' argument must be a Statements, such as .* Got 'run 7' instead"),
+        (("cert.json", Statements()), r"'certificate' argument must be a Certificate, .* Got 'cert\.json' instead"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            state(*arguments)
 
 
 def test_state_refuses_a_former_certificate(cli: Any) -> None:

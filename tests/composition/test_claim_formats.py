@@ -73,3 +73,17 @@ def test_new_claims_have_the_version_under_origin(path: Path, tmp_path: Path) ->
     (tmp_path / "new.json").write_text(json.dumps(content))
     with pytest.raises(VerificationError, match="altered"):
         load_claim(tmp_path / "new.json")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda path: hs.verify(path),
+        lambda path: hs.compose([path], delta=1e-5),
+        lambda path: hs.tuning(path, trials=3, delta=1e-5),
+    ],
+    ids=["verify", "compose", "tuning"],
+)
+def test_who_gives_the_path_of_a_claim_is_told_what_reads_it(use):
+    with pytest.raises(InvalidInputError, match=r"Got 'c\.json' instead; hs\.Certificate\.load reads a file\.$"):
+        use("c.json")

@@ -7,7 +7,7 @@ import numpy as np
 
 from hockeystick.attacks.samples import SampledProfile
 from hockeystick.bounds import Bound, Numbers, for_each
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.law import Array
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.spec import real_number
@@ -20,6 +20,15 @@ ROUNDING = 1e-14
 """More than the rounding of the few operations on numbers from 0 to 1 after a profile was evaluated."""
 
 
+def expect_bound(bound: object) -> None:
+    """Raise InvalidInputError for what is no bound."""
+    if not isinstance(bound, Bound):
+        raise InvalidInputError(
+            f"The 'bound' argument must be a Bound, such as hs.profile(mechanism)[hs.Side.UPPER]. "
+            f"Got {shortened(bound)} instead."
+        )
+
+
 def advantage(bound: Bound) -> float:
     """The largest true positive rate minus false positive rate of any attacker: delta at epsilon 0.
 
@@ -30,6 +39,7 @@ def advantage(bound: Bound) -> float:
     >>> round(hs.attacks.advantage(hs.bound(run, "gaussian")), 6)
     0.382925
     """
+    expect_bound(bound)
     return bound.delta(0.0)
 
 
@@ -49,6 +59,7 @@ def bayes_error(bound: Bound, prior: float | Numbers) -> float | Array:
     >>> round(hs.attacks.bayes_error(hs.bound(run, "gaussian"), 0.5), 6)
     0.308538
     """
+    expect_bound(bound)
 
     def error(prior: float) -> float:
         if not SMALLEST_PRIOR <= prior < 1.0:
@@ -89,6 +100,7 @@ def type_two_error(
     >>> round(hs.attacks.type_two_error(hs.bound(run, "gaussian"), 0.05), 4)  # Phi(Phi^-1(0.95) - 1)
     0.7405
     """
+    expect_bound(bound)
     _check_tolerance(tolerance)
     steep, flat = _profiles(bound, direction)
 
@@ -141,6 +153,7 @@ def reconstruction_success(bound: Bound, baseline: float | Numbers, *, tolerance
 
 
 def _largest_success(bound: Bound, name: str, rates: float | Numbers, tolerance: float) -> float | Array:
+    expect_bound(bound)
     _check_tolerance(tolerance)
     orders = [_profiles(bound, direction) for direction in Direction]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hockeystick.attacks.measures import TOLERANCE, advantage, bayes_error, true_positive_rate
+from hockeystick.attacks.measures import TOLERANCE, advantage, bayes_error, expect_bound, true_positive_rate
 from hockeystick.attacks.samples import SampledProfile
 from hockeystick.bounds import Bound
 from hockeystick.errors import InvalidInputError
@@ -64,6 +64,8 @@ def summary(upper: Bound, lower: Bound, *, tolerance: float = TOLERANCE) -> dict
     >>> [round(end, 5) for end in hs.attacks.summary(*both)["bayes_error"]]
     [0.40129, 0.40129]
     """
+    expect_bound(upper)
+    expect_bound(lower)
     if upper.side is not Side.UPPER or lower.side is not Side.LOWER:
         raise InvalidInputError(
             f"The 'upper' and 'lower' arguments must be bounds on these sides. "
@@ -210,6 +212,7 @@ def gdp_mu(bound: Bound, *, unexplained: float = UNEXPLAINED) -> float:
     >>> round(gdp_mu(hs.bound(run, "gaussian")), 6)  # sqrt(epochs) / noise_multiplier
     0.5
     """
+    expect_bound(bound)
     unexplained = real_number("unexplained", unexplained)
     if not 1e-12 <= unexplained <= LARGEST_UNEXPLAINED:
         raise InvalidInputError(f"The 'unexplained' field must be from 1e-12 to 0.1. Got {unexplained!r} instead.")
@@ -256,6 +259,7 @@ def gdp_regret(bound: Bound, mu: float) -> float:
     >>> gdp_regret(hs.bound(run, "gaussian"), 1.0) < 1e-8
     True
     """
+    expect_bound(bound)
     mu = real_number("mu", mu)
     if not 0.0 <= mu <= LARGEST_MU:
         raise InvalidInputError(f"The 'mu' field must be from 0 to {LARGEST_MU:g}. Got {mu!r} instead.")

@@ -13,7 +13,7 @@ from hockeystick.bounds import Question
 from hockeystick.certificate import Interval
 from hockeystick.certification.schedule import best, planned, refuse_without_bound, run_accountants, settings_for
 from hockeystick.deadline import Deadline
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.law import Array
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.binomial_steps import binomial_step, step_of, unimodal
@@ -39,7 +39,10 @@ def privacy(
         BudgetExceededError when the deadline cuts off every upper bound; CannotCertifyError when none is finite.
     """
     if not isinstance(pair, DominatingPair):
-        raise InvalidInputError(f"The 'pair' argument must be a dominating pair. Got {pair!r} instead.")
+        raise InvalidInputError(
+            f"The 'pair' argument must be a dominating pair, such as hs.MixtureSteps(...). Got {shortened(pair)} "
+            f"instead; hs.certify takes mechanisms."
+        )
     question = Question(delta=delta, epsilon=epsilon)
     policy, deadline = planned(None, budget, deadline)
     settings = settings_for(question, pair, deadline, policy=policy)

@@ -36,7 +36,7 @@ from hockeystick.certificate import (
 from hockeystick.certification.rounding import lower_end_of_run
 from hockeystick.certification.texts import Texts, texts_of
 from hockeystick.claim import MonteCarloClaim, Statement
-from hockeystick.errors import CannotCertifyError, InvalidInputError
+from hockeystick.errors import CannotCertifyError, InvalidInputError, shortened
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise.generators import floor, floor_of_known_batches, known
 from hockeystick.samplers import Sampler
@@ -134,8 +134,8 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
 def state(certificate: Certificate, statements: Statements) -> Certificate:
     """The same claim with other statements of the user, and all that follows from them.
 
-    Raises: InvalidInputError when the statements do not suit the mechanism: a number of examples that the sampler does
-        not take, or an assumption that is not one of this certificate's.
+    Raises: InvalidInputError for other types, and when the statements do not suit the mechanism: a number of examples
+        that the sampler does not take, or an assumption that is not one of this certificate's.
 
     >>> import hockeystick as hs
     >>> run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=100), noise_multiplier=1.5)
@@ -143,6 +143,14 @@ def state(certificate: Certificate, statements: Statements) -> Certificate:
     >>> hs.state(hs.certify(run, delta=1e-5), said).noise.standard_deviation
     3.0
     """
+    for name, given, kind, example in (
+        ("certificate", certificate, Certificate, "as hs.certify makes them"),
+        ("statements", statements, Statements, "such as hs.Statements(label='run 7')"),
+    ):
+        if not isinstance(given, kind):
+            raise InvalidInputError(
+                f"The {name!r} argument must be a {kind.__name__}, {example}. Got {shortened(given)} instead."
+            )
     return described(statements, **{name: getattr(certificate, name) for name in NUMBERS})
 
 

@@ -111,11 +111,25 @@ def _sentence(error: typer.BadParameter) -> str:
     """typer's message as one sentence on one line, with the help of the command that it is about."""
     command = "hockeystick" if error.ctx is None else error.ctx.command_path
     message = " ".join(error.format_message().split()).rstrip(".")
+    if getattr(error, "possibilities", None) is not None and hasattr(error, "option_name") and error.ctx is not None:
+        message = _no_such_option(str(error.option_name), error.ctx.command.params)
     if message.startswith("No such command 'certify'"):  # its name in Python
         message = "No such command 'certify'; 'hockeystick epsilon PLAN' certifies a plan, 'calibrate' finds its noise"
     if message.endswith("?"):
         return f"{message} See '{command} --help'."
     return f"{message}; see '{command} --help'."
+
+
+def _no_such_option(name: str, parameters: list[Any]) -> str:
+    """That a command has no option of this name, with the one that it begins, or that it means elsewhere."""
+    from hockeystick.misspelt import nearest
+
+    fields = {option.lstrip("-").replace("-", "_"): option for parameter in parameters for option in parameter.opts}
+    word = name.lstrip("-").replace("-", "_")
+    longer = [option for option in fields.values() if option.startswith(name)]
+    near = nearest(word, fields)
+    meant = longer[0] if longer else None if near is None else fields[near]
+    return f"No such option: {name}" + ("" if meant is None else f" (did you mean {meant!r}?)")
 
 
 def _interrupted(error: BaseException) -> bool:

@@ -71,6 +71,10 @@ def command(
         "other_releases": other_releases,
         "asserted": loaded.statements.asserted | dict(_named(statement) for statement in asserted or ()),
     }
+    if all(value is None for name, value in given.items() if name != "asserted") and not asserted:
+        raise InvalidInputError(
+            "There is nothing to state; give --label, --date or another option that says something."
+        )
     kept = loaded.statements.model_dump() | {name: value for name, value in given.items() if value is not None}
     stated = state(loaded, Statements(**kept))
     stated.save(path)

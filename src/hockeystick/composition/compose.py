@@ -14,6 +14,7 @@ from hockeystick.certification.schedule import DELTA_NODES, EPSILON_NODES, plann
 from hockeystick.composition.claims import check_comparable, shared_facts, unit_of
 from hockeystick.composition.composition import Composition, check_together
 from hockeystick.composition.expected import ExpectedEpsilons
+from hockeystick.composition.files import reading
 from hockeystick.composition.runs import RunBounds, run_bounds
 from hockeystick.deadline import Deadline
 from hockeystick.errors import CannotCertifyError, InvalidInputError, shortened
@@ -135,7 +136,7 @@ def as_certificates(
         else:
             raise InvalidInputError(
                 f"Run {number} of the 'runs' argument must be a certificate or a mechanism. "
-                f"Got {shortened(run)} instead."
+                f"Got {shortened(run)} instead{reading(run)}."
             )
     return tuple(certificates)
 

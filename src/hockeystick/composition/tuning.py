@@ -9,6 +9,7 @@ from hockeystick.certification.schedule import planned
 from hockeystick.composition.claims import DerivedClaim, check_comparable, shared_facts
 from hockeystick.composition.compose import FRESH, OWN, accuracy_for, as_certificates, interval_of
 from hockeystick.composition.composition import described
+from hockeystick.composition.files import reading
 from hockeystick.composition.runs import RunMethods, run_bounds
 from hockeystick.composition.selection import best_of
 from hockeystick.composition.trials import FixedTrials, NegativeBinomialTrials, PoissonTrials, Trials, trials_of
@@ -113,7 +114,8 @@ def tuning(
     _, deadline = planned(None, budget, deadline)
     if not isinstance(trial, Certificate | CertificateOfFormat1 | Mechanism | Plan):
         raise InvalidInputError(
-            f"The 'trial' argument must be a certificate or a mechanism. Got {shortened(trial)} instead."
+            f"The 'trial' argument must be a certificate or a mechanism. "
+            f"Got {shortened(trial)} instead{reading(trial)}."
         )
     certificates = as_certificates([trial], question, deadline)
     check_comparable(certificates)

@@ -13,6 +13,7 @@ from hockeystick.composition.claims import DerivedClaim, check_comparable
 from hockeystick.composition.compose import accuracy_for
 from hockeystick.composition.compose import recomputed as recomputed_composition
 from hockeystick.composition.composition import Composition
+from hockeystick.composition.files import reading
 from hockeystick.composition.runs import RunMethods
 from hockeystick.composition.tuning import Tuning
 from hockeystick.composition.tuning import recomputed as recomputed_tuning
@@ -72,7 +73,7 @@ def stand_ins(
     if not isinstance(claim, CertificateBase | DerivedClaim):
         raise InvalidInputError(
             f"The 'claim' argument must be a certificate, a composition or a tuning claim. "
-            f"Got {shortened(claim)} instead."
+            f"Got {shortened(claim)} instead{reading(claim)}."
         )
     deadline = deadline or Deadline(DEFAULT_BUDGET)
     if isinstance(claim, CertificateBase):
