@@ -2,7 +2,8 @@
 
 The strategy is the banded square root, or its inverse where rows are replayed; numbers are float32, or whole numbers
 where the noise is exact. Each contestant has a process of its own. 'traffic' is the time that the rows which it has to
-read and write take at the bandwidth of a copy in the same run.
+read and write take at the bandwidth of a copy in the same run. The last lines compare the times with what is asked of
+one H100. ``--tests`` runs the tests that have a part on a GPU afterwards.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -171,6 +172,7 @@ class Contestant:
     steps: int = 16
 
 
+IN_MEMORY = "hockeystick, 32 bands, in memory"
 SMALL, LARGE, HUGE = 10_000_000, 100_000_000, 1_000_000_000
 CONTESTANTS = {
     "copy": Contestant("torch", copy, (SMALL, LARGE, HUGE), 2),
@@ -179,7 +181,7 @@ CONTESTANTS = {
     "hockeystick, white noise": Contestant("triton", our_normals, (SMALL, LARGE, HUGE), 1),
     "hockeystick, 32 bands": Contestant("hockeystick", ours, (SMALL, LARGE), BANDS),
     "hockeystick, 32 bands, exact": Contestant("hockeystick", ours_exact, (SMALL, LARGE), BANDS),
-    "hockeystick, 32 bands, in memory": Contestant("hockeystick", ours_in_memory, (SMALL,)),
+    IN_MEMORY: Contestant("hockeystick", ours_in_memory, (SMALL,)),
     "hockeystick, replay of 4": Contestant("triton", ours_replayed, (LARGE, HUGE), 1, 4),
     "hockeystick, replay of 4, exact": Contestant("triton", ours_replayed_exact, (LARGE,), 1, 4),
     "jax-privacy, 32 bands": Contestant("jax_privacy", jax_privacy_banded, (SMALL, LARGE), BANDS),
@@ -234,7 +236,8 @@ def needs() -> str:
     also = f" Not installed here, and left out then: {', '.join(missing)}." if missing else ""
     return (
         "There is no GPU here that torch sees, so there is nothing to measure. It takes one that CUDA drives, with "
-        f"torch for CUDA, and 16 GB of its memory for our largest rows.{also}"
+        "torch for CUDA, and 16 GB of its memory for our largest rows; there, run "
+        f"'python -m benchmarks.device --tests'.{also}"
     )
 
 
@@ -248,6 +251,46 @@ class Time:
     slowest: float | None = None
     traffic: float | None = None
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A number that is asked of the noise on one H100, ``at`` "least" or "most"; None where it was not measured."""
+
+    what: str
+    value: float | None
+    at: str
+    end: float
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"{self.what}: at {self.at} {self.end:g} is asked, not measured"
+        missed = self.value < self.end if self.at == "least" else self.value > self.end
+        return f"{self.what}: at {self.at} {self.end:g} is asked, {'MISSED' if missed else 'met'} with {self.value:.3g}"
+
+
+def aims(every: Sequence[Time]) -> list[Aim]:
+    """All of these, from the best repeats of a table."""
+    rows = {(timing.contestant, timing.size): timing for timing in every}
+
+    def ratio(above: tuple[str, int], below: tuple[str, int], field: str = "best") -> float | None:
+        ends = [getattr(rows.get(key), name, None) for key, name in ((above, "best"), (below, field))]
+        return ends[0] / ends[1] if ends[0] and ends[1] else None
+
+    small, large = (("hockeystick, 32 bands, exact", size) for size in (SMALL, LARGE))
+    replay = rows.get(("hockeystick, replay of 4", HUGE))
+    return [
+        Aim("32 bands of 1e8, exact, over its traffic", ratio(large, large, "traffic"), "most", 1.5),
+        Aim("jax-privacy over 32 bands of 1e8, exact", ratio(("jax-privacy, 32 bands", LARGE), large), "least", 4.5),
+        Aim("in memory over 32 bands of 1e7, exact", ratio((IN_MEMORY, SMALL), small), "least", 30),
+        Aim("ms of a replay of 4 of 1e9", None if replay is None else replay.best, "most", 25),
+    ]
+
+
+def tests() -> int:
+    """Run the tests that have a part on a GPU, one after the other, on standard error; the exit code of pytest."""
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-m", "slow or not slow", "tests/noise", "tests/training"]
+    return subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False).returncode
 
 
 def times(name: str, size: int, repeats: int, bandwidth: float | None) -> Time:
@@ -276,6 +319,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.device", description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.add_argument("--tests", action="store_true", help="run tests/noise and tests/training afterwards")
     parser.add_argument("--one", choices=CONTESTANTS, help="measure one contestant here and print JSON")
     parser.add_argument("--size", type=int, default=SMALL, help="numbers in a row, with --one")
     options = parser.parse_args(arguments)
@@ -302,9 +346,14 @@ def main(arguments: list[str] | None = None) -> int:
             every.append(timing)
             if not options.json:
                 print(line(timing), flush=True)
+    asked = aims(every)
     if options.json:
-        print(json.dumps({"machine": machine, "differences": unlike, "times": [asdict(timing) for timing in every]}))
-    return 1 if any(unlike.values()) else 0
+        lists = {"times": [asdict(timing) for timing in every], "aims": [asdict(aim) for aim in asked]}
+        print(json.dumps({"machine": machine, "differences": unlike} | lists))
+    else:
+        print("\nAsked of one H100:", *asked, sep="\n")
+    failed = tests() if options.tests else 0
+    return 1 if any(unlike.values()) or failed else 0
 
 
 def line(timing: Time) -> str:

@@ -41,6 +41,13 @@ FAULTS = [
     ),
     (
         "noise/exact/kernels.py",
+        "whole = np.floor(value)",
+        "whole = np.rint(value)",
+        "rint for floor",
+        THEOREM,
+    ),
+    (
+        "noise/exact/kernels.py",
         "value = row[k] * over + 0.5",
         "value = row[k] * over",
         "floor without the half",
@@ -52,6 +59,13 @@ FAULTS = [
         "return np.int64(np.floor(shifted)) + whole, certain(shifted, step.fine[b])",
         "the whole part of the past is added",
         f"{EXACT}::test_sums_in_whole_numbers_agree_with_those_in_float64",
+    ),
+    (
+        "noise/exact/solvers.py",
+        "(ring_rows(bands - 1, block), np.int32)",
+        "(ring_rows(bands - 1, block), np.int16)",
+        "rows that are kept wrap",
+        THEOREM,
     ),
     (
         "noise/exact/solvers.py",

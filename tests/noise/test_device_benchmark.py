@@ -34,8 +34,8 @@ def test_without_a_gpu_it_says_what_it_needs(capsys, monkeypatch):
     assert device.main([]) == 0
     assert capsys.readouterr().out == (
         "There is no GPU here that torch sees, so there is nothing to measure. It takes one that CUDA drives, with "
-        "torch for CUDA, and 16 GB of its memory for our largest rows. Not installed here, and left out then: "
-        "jax_privacy, triton.\n"
+        "torch for CUDA, and 16 GB of its memory for our largest rows; there, run "
+        "'python -m benchmarks.device --tests'. Not installed here, and left out then: jax_privacy, triton.\n"
     )
     assert device.main(["--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {}
@@ -46,3 +46,22 @@ def test_a_line_says_what_is_known():
     assert device.line(timing).split() == ["copy", "1e+09", "2.500", "2.750", "2.000", "1.25"]
     missing = device.times("opake, 32 bands", 10, 1, None) if not device.installed("opake.dpftrl") else None
     assert missing is None or device.line(missing).endswith("opake.dpftrl is not installed")
+
+
+def test_what_is_asked_is_compared_with_what_was_measured():
+    exact = "hockeystick, 32 bands, exact"
+    every = [
+        device.Time(exact, 10**7, 0.8, 0.9, 0.4),
+        device.Time(exact, 10**8, 6.0, 7.0, 4.0),
+        device.Time("jax-privacy, 32 bands", 10**8, 24.0, 25.0, 4.0),
+        device.Time(device.IN_MEMORY, 10**7, note="an error"),
+        device.Time("hockeystick, replay of 4", 10**9, 26.0, 27.0, 2.0),
+    ]
+    assert [aim.value for aim in device.aims(every)] == [1.5, 4.0, None, 26.0]
+    assert [str(aim).split(" is asked, ")[1] for aim in device.aims(every)] == [
+        "met with 1.5",
+        "MISSED with 4",
+        "not measured",
+        "MISSED with 26",
+    ]
+    assert [aim.value for aim in device.aims([])] == [None] * 4

@@ -1,5 +1,10 @@
 """The noise of a run in JAX: white under the matrix, bit for bit that of numpy and torch, and never given out twice."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -219,6 +224,7 @@ def test_a_step_is_not_taken_twice_and_not_left_out():
         noise.update(zeros(), first, examples=0)
     with pytest.raises(jax.errors.JaxRuntimeError, match="is at step 0, but the next step of the run is 1"):
         jax.block_until_ready(jitted(noise)(zeros(), first, 0))
+    hs.jax.recover()
     with pytest.raises(InvalidInputError, match="is at step 2"):
         noise.update(zeros(), hs.jax.NoiseState(step=second.step + 1), examples=0)
     _, third = noise.update(zeros(), second, examples=next(batches))
@@ -246,6 +252,15 @@ def test_noise_does_not_become_a_constant_of_a_compiled_function():
     assert noise.run.step == 1
     with pytest.raises(jax.errors.JaxRuntimeError, match="is at step 0, but the next step of the run is 1"):
         jax.block_until_ready(compiled())
+    hs.jax.recover()
+
+
+def test_an_error_that_jax_raises_again_is_forgotten():
+    """As on a GPU, by ``jax.shard_map`` on two devices of a CPU: the step is then taken, with the bits that it has."""
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    command = [sys.executable, Path(__file__).with_name("jax_errors.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.splitlines() == ["ValueError: the old error", "ValueError: the old error 0", "True 1 1"]
 
 
 def test_mapped_updates_are_refused():
@@ -290,6 +305,7 @@ def test_sums_that_were_not_clipped_end_the_run(factor, compiled):
         sums = zeros() | {"scale": jnp.asarray(factor * max(size, 1e-6) * CLIP / 3.0, jnp.float32)}
         with pytest.raises((ViolationError, jax.errors.JaxRuntimeError), match=f"broke the promise '{promise}'"):
             jax.block_until_ready(update(sums, state, examples=size))
+        hs.jax.recover()
         assert (noise.run.step, noise.run.record().violations) == (0, (promise,))
     noise = hs.jax.Noise(run_of(), clip_norm=CLIP, divisor=3.0)
     longest = zeros() | {"scale": jnp.asarray(-len(next(noise.run.batches())) * CLIP / 3.0)}

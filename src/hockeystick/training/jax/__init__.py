@@ -1,8 +1,8 @@
 """Training with JAX and JAX Privacy that is what its certificate says. Needs the extra ``jax``.
 
 :class:`ExecutionPlanConfig` makes JAX Privacy's execution plan of a plan. :class:`Noise` and :class:`BatchSampler` are
-its parts, for training loops without JAX Privacy's; :class:`Accountant` answers for its ``dp_event``, and
-:func:`invariance` looks at the bits of per-example gradients.
+its parts, for training loops without JAX Privacy's; :class:`Accountant` answers for its ``dp_event``,
+:func:`invariance` looks at the bits of per-example gradients, and :func:`recover` ends an error that JAX repeats.
 """
 
 from hockeystick.errors import install
@@ -19,5 +19,15 @@ from hockeystick.training.jax.batches import BatchSampler
 from hockeystick.training.jax.execution_plan import ExecutionPlanConfig
 from hockeystick.training.jax.invariance import invariance
 from hockeystick.training.jax.noise import Noise, NoiseState
+from hockeystick.training.jax.private_names import recover
 
-__all__ = ["Accountant", "BatchSampler", "ExecutionPlanConfig", "MechanismDpEvent", "Noise", "NoiseState", "invariance"]
+__all__ = [
+    "Accountant",
+    "BatchSampler",
+    "ExecutionPlanConfig",
+    "MechanismDpEvent",
+    "Noise",
+    "NoiseState",
+    "invariance",
+    "recover",
+]
