@@ -1,7 +1,13 @@
-"""Compile the kernels once, into NUMBA_CACHE_DIR, before several test processes would each compile them."""
+"""Compile the kernels once, before several test processes would each compile them.
+
+PYTHONPATH has what the tests have there: papers/, whose kernels would else be compiled again, and tests/conformance/.
+"""
 
 from contextlib import suppress
 from itertools import product
+
+import numpy as np
+from strategy_examples import EXAMPLES, STEPS
 
 import hockeystick as hs
 from hockeystick.accountants.registry import ACCOUNTANTS, every_accountant
@@ -31,3 +37,9 @@ for strategy, sampler in product(STRATEGIES, SAMPLERS):
     with suppress(HockeystickError):  # some combinations are not sampled
         pair = dominating_pair(hs.Mechanism(strategy=strategy, sampler=sampler, noise_multiplier=3.0))
         sampling.bounds(pair, [side for side in hs.Side if sampling.why_not(pair, side) is None], samples)
+for strategy, dtype, exact in product(EXAMPLES.values(), (np.float32, np.float64), (False, True)):
+    with suppress(HockeystickError):  # some structures have no noise in whole numbers
+        mechanism = hs.Mechanism(
+            strategy=strategy, sampler=hs.Deterministic(bins=STEPS), noise_multiplier=3.0, exact=exact
+        )
+        list(hs.noise.stream(mechanism, 200, rng=np.random.default_rng(0), dtype=dtype))

@@ -10,6 +10,8 @@ from textwrap import dedent
 
 import pytest
 
+import hockeystick
+
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "docs/how-to/add-a-sampler.md").read_text()
 STEPS = {path: dedent(block) for path, block in re.findall(r"^\d\. `(\S+)`.*?```\w+\n(.*?)^ +```$", GUIDE, re.S | re.M)}
@@ -56,10 +58,12 @@ assert record.certificate is not None
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The repository, before the first step."""
+    """The repository, before the first step, with the kernels that are compiled already."""
     copy = tmp_path / "repository"
-    for name in ("src", "tests", "docs", "changes", "benchmarks"):
+    for name in ("tests", "docs", "changes", "benchmarks"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    source = Path(hockeystick.__file__).parent
+    shutil.copytree(source, copy / "src" / "hockeystick", ignore=shutil.ignore_patterns("*.pyc"))
     for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md"):
         shutil.copy(ROOT / name, copy)
     return copy
