@@ -242,6 +242,12 @@ def test_methods_are_known_and_apply() -> None:
         bound(mechanism(SAMPLERS[2]), "gaussian", side=Side.LOWER)
 
 
+def test_a_method_that_does_not_apply_is_refused_before_any_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hockeystick.certification.schedule._run", lambda *given: pytest.fail("a method ran"))
+    with pytest.raises(UnsupportedError, match="'direct' does not apply"):
+        certify(mechanism(SAMPLERS[1]), epsilon=1.0, method="direct")
+
+
 def test_memory_that_is_too_small_leaves_the_other_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     def too_large(*arguments: Any) -> Any:
         raise MemoryError

@@ -25,6 +25,7 @@ from hockeystick.certification.description import check_floor, described, drawn_
 from hockeystick.certification.schedule import (
     Outcome,
     best,
+    chosen_accountants,
     planned,
     refuse_if_none_bounds,
     refuse_without_bound,
@@ -143,6 +144,8 @@ def certify_with(
     """
     mechanism = prepared(mechanism, deadline, monte_carlo)
     pair = dominating_pair(mechanism)
+    if methods is not None:
+        chosen_accountants(methods, pair, Settings(monte_carlo=monte_carlo))  # refused before any other is looked at
     settings = settings_for(question, pair, deadline, monte_carlo, policy)
     outcomes = run_accountants(pair, question, settings, policy=policy, methods=methods, near=near)
     if best(outcomes, Side.UPPER) is None:
