@@ -18,7 +18,6 @@ from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
 Integers = NDArray[np.int64]
 
-
 MAX_COINS = 16
 """Of a step."""
 MAX_NODES = 1 << 17
@@ -104,7 +103,8 @@ class Counts:
     Their weight is ``prod_leaves leaf[s] prod_nodes e^(scale^2 s^2 / 2 - costs[s])``.
 
     Attributes:
-        arrays: leaf, costs, caps, splits and roots, as :func:`.tree_kernels.draw_from_counts` takes them.
+        arrays: leaf, costs, caps, splits and roots: weights at a leaf and of nodes, the most below a node of each level,
+            and chances of how participations are divided and of those below a root, as kernels of Monte Carlo take them.
         log_norm: the logarithm of the sum of all weights.
         error: of that, and of the logarithm of the chance of a draw.
     """
