@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 from kept_whole import starts_of, whole_excess, whole_waited
 
-from hockeystick.monte_carlo.far.chain_kernels import draw_counts
 from hockeystick.monte_carlo.far.chains import Chain, chain_of, kept_shares
 from hockeystick.monte_carlo.far.columns import Columns, columns_of
-from hockeystick.monte_carlo.far.kept_counts import PART, begin, draw_kept_counts, law_of, log_excess, log_waited
+from hockeystick.monte_carlo.far.kept_counts import (
+    PART,
+    begin,
+    draw_counts,
+    draw_kept_counts,
+    law_of,
+    log_excess,
+    log_waited,
+)
 from hockeystick.monte_carlo.far.limits import limits
 from hockeystick.pairs.visits import Visits, coins, waits
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix

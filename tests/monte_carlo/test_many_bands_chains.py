@@ -11,8 +11,8 @@ from many_bands_cases import above_of, pair_of
 
 from hockeystick.moments.copies.fields import Waits, chain_table, split
 from hockeystick.monte_carlo.far import chains
-from hockeystick.monte_carlo.far.chain_kernels import draw_counts
 from hockeystick.monte_carlo.far.chains import chain_of
+from hockeystick.monte_carlo.far.kept_counts import draw_counts
 from hockeystick.monte_carlo.far.limits import Limits, greatest_field
 from hockeystick.monte_carlo.far.subjects import columns_for
 from hockeystick.monte_carlo.weighing import OTHER_SHARE, TILTED_SHARE

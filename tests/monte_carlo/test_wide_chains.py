@@ -11,9 +11,9 @@ from wide_cases import CASES, above_of, columns, pair_of
 
 from hockeystick.moments.copies.fields import split, waits_of
 from hockeystick.monte_carlo.far import chains
-from hockeystick.monte_carlo.far.chain_kernels import draw_counts
 from hockeystick.monte_carlo.far.chains import Chain, chain_of
 from hockeystick.monte_carlo.far.columns import Columns
+from hockeystick.monte_carlo.far.kept_counts import draw_counts
 from hockeystick.monte_carlo.far.limits import Limits
 from hockeystick.monte_carlo.weighing import OTHER_SHARE, TILTED_SHARE
 from hockeystick.monte_carlo.weight_bounds import ENDLESS

@@ -103,8 +103,9 @@ class Counts:
     Their weight is ``prod_leaves leaf[s] prod_nodes e^(scale^2 s^2 / 2 - costs[s])``.
 
     Attributes:
-        arrays: leaf, costs, caps, splits and roots: weights at a leaf and of nodes, the most below a node of each level,
-            and chances of how participations are divided and of those below a root, as kernels of Monte Carlo take them.
+        arrays: leaf, costs, caps, splits and roots, as kernels of Monte Carlo take them: weights at a leaf and of
+            nodes, the most below a node of each level, and chances of how participations are divided, and of how many
+            there are below a root.
         log_norm: the logarithm of the sum of all weights.
         error: of that, and of the logarithm of the chance of a draw.
     """

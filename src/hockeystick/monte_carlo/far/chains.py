@@ -51,7 +51,7 @@ class Chain:
 
     Attributes:
         decay: of the field.
-        tables: what :func:`.chain_kernels.draw_counts` takes.
+        tables: what :func:`.kept_counts.draw_counts` takes.
         log_norm: log Z; infinite where doubles end.
         largest_log: of the terms that the table sums.
     """

@@ -1,7 +1,7 @@
-"""Numba kernels that give up counts of the chain again, so that they keep the weight that histories have.
+"""Numba kernels that draw counts from a chain, and give them up so that they keep the weight that histories have.
 
-What the chain of :mod:`.chain_kernels` draws it draws too often: its field is larger than inner products are, and its
-copies wait less long than they have to.
+What the chain of :mod:`hockeystick.moments.copies.fields` draws it draws too often: its field is larger than inner
+products are, and its copies wait less long than they have to.
 
 Proof: docs/theory/monte-carlo/many-bands.md, "Counts are given up again".
 """
@@ -11,7 +11,6 @@ from numba import njit
 
 from hockeystick.moments.copies.fields import ChainTables, split
 from hockeystick.monte_carlo.arrays import Array, Integers
-from hockeystick.monte_carlo.far.chain_kernels import draw_counts
 
 Law = tuple[Array, Array, Array, Integers, Array]
 """Fields of opportunities, chances of nodes given the counts, room for the next ones, and where idle nodes move."""
@@ -21,6 +20,43 @@ NEGLIGIBLE = 1e-9
 often, which only makes upper bounds larger."""
 PART = 32
 """Opportunities that are drawn before it is asked whether the counts can still be kept."""
+
+
+@njit(cache=True, nogil=True, inline="always")
+def draw_counts(
+    rng: np.random.Generator,
+    chain: ChainTables,
+    first: int,
+    last: int,
+    place: int,
+    state: int,
+    counts: Array,
+) -> tuple[int, int]:
+    """Draw the counts of the opportunities from ``first`` up to ``last``, beginning at a node and in a state.
+
+    Returns: the node and the state at ``last``. All of them begin at 0 and 0.
+    """
+    decay, pulls, squares, chances, nodes, pulled, table, norms, waits = chain
+    free, within, shifted, bonus, freed = waits
+    for u in range(first, last):
+        here, able = u % bonus.size, free[state]
+        at_place = chances[here % chances.shape[0]]
+        rest = rng.random() * table[u, state, place] * norms[u]
+        weight, count = 1.0, 0
+        while True:
+            following = within[state, count]
+            if here == bonus.size - 1:
+                following = shifted[following]
+            below, share = split(decay * (nodes[place] + pulls[u] * count), nodes)
+            low, high = (1.0 - share) * table[u + 1, following, below], share * table[u + 1, following, below + 1]
+            rest -= weight * at_place[able, count] * freed[state, count] * (low + high)
+            if rest < 0.0 or count == able:
+                break
+            weight *= pulled[place] * np.exp(count * squares[u]) * bonus[here]
+            count += 1
+        place = below + 1 if rng.random() * (low + high) < high else below
+        counts[u], state = count, following
+    return place, state
 
 
 @njit(cache=True, nogil=True, inline="always")
