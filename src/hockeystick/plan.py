@@ -209,12 +209,12 @@ def split(plan: Plan | Mechanism, name: str = "mechanism") -> tuple[Mechanism, T
         return plan.mechanism(), plan.target
     if not isinstance(plan, Mechanism):
         raise InvalidInputError(
-            f"The {name!r} argument must be a Mechanism or a Plan. Got {shortened(plan)} instead{_instead_of(plan)}."
+            f"The {name!r} argument must be a Mechanism or a Plan. Got {shortened(plan)} instead{instead_of(plan)}."
         )
     return plan, Target()
 
 
-def _instead_of(given: object) -> str:
+def instead_of(given: object) -> str:
     """What to give in place of a path, a sampler, a certificate, or a claim that follows from several."""
     if isinstance(given, str | Path):
         return "; hs.Plan.load reads a file"

@@ -73,6 +73,10 @@ def model_of():
         ({"noise_multiplier": 1.0}, "must be the plan's, 2.0"),
         ({"rand_on_empty": True}, "must be left out"),
         ({"noise_generator": torch.Generator()}, "must be left out"),
+        ({"module": len}, "'module' argument must be a torch Module. Got <built-in"),
+        ({"optimizer": 3}, "'optimizer' argument must be a torch Optimizer. Got 3"),
+        ({"grad_sample_mode": "hook"}, "must be one of hooks, functorch, ghost, ghost_fsdp. Got 'hook'"),
+        ({"clipping": "perlayer"}, "must be one of flat, per_layer, adaptive. Got 'perlayer'"),
     ],
     ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
 )
@@ -265,6 +269,8 @@ def test_more_steps_than_planned_are_refused(training):
 
 
 def test_plans_are_checked_at_once():
+    with pytest.raises(InvalidInputError, match=r"Got 'plan\.toml' instead; hs\.Plan\.load reads a file\.$"):
+        hs.torch.PrivacyEngine("plan.toml")
     with pytest.raises(InvalidInputError, match="must be a Plan or a Mechanism"):
         hs.torch.PrivacyEngine("prv")
     engine = hs.torch.PrivacyEngine(BINS)

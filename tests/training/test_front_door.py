@@ -315,6 +315,7 @@ def test_other_samplers_and_strategies_without_a_plan_need_epochs(kind):
     assert (engine.mechanism.sampler.steps, engine.mechanism.strategy.bands) == (20, 2)
     for wrong, message in (
         ({"sampler": "possion", "epochs": 1}, "sampler"),
+        ({"sampler": hs.Poisson(sampling_prob=0.1, steps=9), "epochs": 1}, "'sampler' argument must be the kind"),
         ({"strategy": "bsr", "epochs": 1}, "'strategy' argument must be a strategy"),
         ({"epochs": -1}, "epochs"),
     ):

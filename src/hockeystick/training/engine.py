@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 
 from hockeystick.calibration.search import calibrate_and_certify
 from hockeystick.certificate import Certificate
-from hockeystick.errors import InvalidInputError, ViolationError
+from hockeystick.errors import InvalidInputError, ViolationError, shortened
 from hockeystick.mechanism import Mechanism
-from hockeystick.plan import Plan, Target
+from hockeystick.plan import Plan, Target, instead_of
 from hockeystick.training.progress import Progress, certify_shown
 from hockeystick.training.record import RunRecord
 from hockeystick.training.run import Run
@@ -33,7 +33,7 @@ class Engine:
     def __init__(self, plan: Plan | Mechanism | None) -> None:
         if plan is not None and not isinstance(plan, Plan | Mechanism):
             raise InvalidInputError(
-                f"The 'plan' argument must be a Plan or a Mechanism. Got an object of type {type(plan).__name__!r}."
+                f"The 'plan' argument must be a Plan or a Mechanism. Got {shortened(plan)} instead{instead_of(plan)}."
             )
         self._plan = plan
         self._mechanism: Mechanism | None = None

@@ -58,6 +58,7 @@ from hockeystick.training.torch.loader import (
     check_dataset,
     drawn_by,
     loader_of,
+    sampler_table,
     warn_instead,
 )
 from hockeystick.training.torch.noise import size_of
@@ -308,9 +309,8 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
 
         Without epochs the plan has more steps than anybody takes, all of them alike.
         """
-        sampler, strategy = self._asked.get("sampler", "poisson"), self._asked.get("strategy", Identity())
-        epochs = self._asked.get("epochs")
-        options = dict(sampler) if isinstance(sampler, Mapping) else {"kind": sampler}
+        options = sampler_table(self._asked.get("sampler", "poisson"))
+        strategy, epochs = self._asked.get("strategy", Identity()), self._asked.get("epochs")
         if not isinstance(strategy, StrategySpec):
             raise InvalidInputError(
                 f"The 'strategy' argument must be a strategy. Got an object of type {type(strategy).__name__!r}."

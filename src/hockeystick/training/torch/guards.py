@@ -15,7 +15,7 @@ from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from opacus.validators.errors import UnsupportedModuleError
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.training.record import SLACK
 from hockeystick.training.torch.norms import clip_factors, numbers_in, scaled_sum, squared_norms, total_norm
 from hockeystick.training.torch.private_names import BatchNorm, NormBase, check_processed_flag, mark_as_processed
@@ -24,14 +24,24 @@ WIDE = (torch.float32, torch.float64)
 """The types in which sums of clipped gradients are known to a rounding that is nothing beside the noise."""
 
 
+MODES = ("hooks", "functorch", "ghost", "ghost_fsdp")
+CLIPPINGS = ("flat", "per_layer", "adaptive")
+
+
 def check_clip_norm(max_grad_norm: Any, clipping: str, parameters: int) -> None:
     """Raise InvalidInputError unless there is a positive finite norm, one for every parameter where layers are clipped.
+
+    And for a way to clip that does not exist.
 
     Args:
         max_grad_norm: what the user gave.
         clipping: "flat" or "per_layer".
         parameters: how many tensors are trained.
     """
+    if clipping not in CLIPPINGS:
+        raise InvalidInputError(
+            f"The 'clipping' argument must be one of {', '.join(CLIPPINGS)}. Got {shortened(clipping)} instead."
+        )
     norms = max_grad_norm if clipping == "per_layer" and isinstance(max_grad_norm, Sequence) else [max_grad_norm]
     positive = all(isinstance(norm, int | float) and 0.0 < norm < math.inf for norm in norms)
     if not positive or (clipping == "per_layer" and (norms is not max_grad_norm or len(norms) != parameters)):
@@ -67,7 +77,13 @@ def check_modules(module: torch.nn.Module, grad_sample_mode: str) -> None:
     ones. And for a trained parameter of two layers, where norms are taken layer by layer.
 
     One in evaluation mode is fine, and raises as soon as it is used in training mode, as after ``model.train()``.
+    InvalidInputError for a gradient mode that does not exist.
     """
+    if grad_sample_mode not in MODES:
+        raise InvalidInputError(
+            f"The 'grad_sample_mode' argument must be one of {', '.join(MODES)}. "
+            f"Got {shortened(grad_sample_mode)} instead."
+        )
     for name, part in module.named_modules():
         if isinstance(part, NormBase):
             check_normalisation(part, name)
@@ -131,7 +147,15 @@ def check_parameters(trained: Iterable[torch.Tensor]) -> None:
 
 
 def check_optimizer(optimizer: torch.optim.Optimizer, module: torch.nn.Module) -> None:
-    """Raise InvalidInputError for an optimizer that is private already, or has parameters that the module has not."""
+    """Raise InvalidInputError for an optimizer that is private already, or has parameters that the module has not.
+
+    And for what is no module, or no optimizer.
+    """
+    for name, given, kind in (("module", module, torch.nn.Module), ("optimizer", optimizer, torch.optim.Optimizer)):
+        if not isinstance(given, kind):
+            raise InvalidInputError(
+                f"The {name!r} argument must be a torch {kind.__name__}. Got {shortened(given)} instead."
+            )
     if isinstance(optimizer, DPOptimizer):
         raise InvalidInputError(
             "The 'optimizer' argument must be a plain torch optimizer; this one is private already. Give its "

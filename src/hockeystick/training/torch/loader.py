@@ -2,7 +2,7 @@
 
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from itertools import islice
 from math import ceil, floor
@@ -13,7 +13,7 @@ from opacus.data_loader import DPDataLoader
 from torch.utils.data import BatchSampler as TorchBatchSampler
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Sampler, SequentialSampler
 
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.samplers.promises import Batch, Promises
 from hockeystick.training.run import Run
 from hockeystick.training.torch.collation import CollateWithEmpty
@@ -171,6 +171,21 @@ class Drawn(NamedTuple):
 
     batch_size: int | None
     instead: list[str]
+
+
+def sampler_table(sampler: object) -> dict[str, Any]:
+    """The ``[sampler]`` table of a plan for the engine's argument: the kind of a sampler, or the table itself.
+
+    Raises: InvalidInputError for anything else.
+    """
+    if isinstance(sampler, Mapping):
+        return dict(sampler)
+    if not isinstance(sampler, str):
+        raise InvalidInputError(
+            "The 'sampler' argument must be the kind of a sampler, such as 'poisson', or a table of fields, such as "
+            f"{{'kind': 'poisson'}}; rates follow from the loader. Got {shortened(sampler)} instead."
+        )
+    return {"kind": sampler}
 
 
 def drawn_by(given: DataLoader[Any]) -> Drawn:
