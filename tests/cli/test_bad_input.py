@@ -168,6 +168,11 @@ def test_an_option_that_is_not_known_has_the_one_that_is_meant(
     assert said == f"No such option: {option}{hint}; see 'hockeystick {command} --help'."
 
 
+def test_an_option_without_its_value_leads_to_the_help_of_its_command(cli: Any) -> None:
+    said = cli.refuses("epsilon", "plan.toml", "--delta")
+    assert said == "Option '--delta' requires an argument; see 'hockeystick epsilon --help'."
+
+
 @pytest.mark.parametrize("table", ["data", "sampler"])
 def test_missing_tables(cli: Any, table: str) -> None:
     text = Path("plan.toml").read_text()

@@ -76,6 +76,13 @@ def test_bad_input(cli, phases, arguments, named):
     cli.refuses("compose", *arguments, says=[named])
 
 
+def test_files_without_one_delta_say_which_option_has_it(cli):
+    for name, delta in (("none.toml", None), ("one.toml", "1e-5"), ("other.toml", "1e-6")):
+        cli.write_plan({"target.delta": delta}, name=name)
+    cli.refuses("compose", "none.toml", says=["No file says at which delta; pass --delta or --epsilon"])
+    cli.refuses("compose", "one.toml", "other.toml", says=["The files use different deltas; pass --delta or --epsilon"])
+
+
 def test_compositions_do_not_compose(cli, phases):
     cli("compose", phases, "--out", "both.json")
     cli.refuses("compose", "both.json", "--delta", "1e-5", says=["both.json", "It is a composition"])

@@ -9,6 +9,7 @@ import pytest
 import hockeystick as hs
 from hockeystick.composition.files import load_claim
 from hockeystick.errors import InvalidInputError, VerificationError
+from hockeystick.laws.randomisers import pure_law
 
 FIRST = sorted((Path(__file__).parent / "claims-format-1").glob("*.json"))
 """A composition and a tuning claim, as they were issued before there was a second format."""
@@ -87,3 +88,8 @@ def test_new_claims_have_the_version_under_origin(path: Path, tmp_path: Path) ->
 def test_who_gives_the_path_of_a_claim_is_told_what_reads_it(use):
     with pytest.raises(InvalidInputError, match=r"Got 'c\.json' instead; hs\.Certificate\.load reads a file\.$"):
         use("c.json")
+
+
+def test_a_law_is_no_run_and_it_says_where_laws_compose():
+    with pytest.raises(InvalidInputError, match=r"^Run 1 .* instead; docs/how-to/compose-runs\.md composes laws\.$"):
+        hs.compose([pure_law(1.0, hs.Side.UPPER)], delta=1e-5)  # type: ignore[list-item]

@@ -71,7 +71,8 @@ def asked_for(delta: str | None, epsilon: str | None, known: list[float]) -> "Qu
 
     if delta is None and epsilon is None:
         if len(set(known)) != 1:
-            raise InvalidInputError("The files use different deltas; pass --delta or --epsilon.")
+            what = "The files use different deltas" if known else "No file says at which delta"
+            raise InvalidInputError(f"{what}; pass --delta or --epsilon.")
         return Question(delta=known[0])
     return Question(
         delta=None if delta is None else common.number("--delta", delta),

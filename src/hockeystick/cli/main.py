@@ -90,26 +90,29 @@ def main(arguments: list[str] | None = None) -> None:
         elif _interrupted(error):
             code = INTERRUPTED
         else:
-            _fail(*_complaint(error), as_json=as_json)
+            _fail(*_complaint(error, words), as_json=as_json)
     if code == INTERRUPTED:  # some versions of typer return it
         _fail(INTERRUPTED_MESSAGE, INTERRUPTED, as_json=as_json)
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
-def _complaint(error: BaseException) -> tuple[str, int]:
-    """The error in one sentence, and the exit code."""
+def _complaint(error: BaseException, words: list[str]) -> tuple[str, int]:
+    """The error in one sentence, and the exit code, for the words of a command line."""
     if isinstance(error, HockeystickError):
         return str(error), error.exit_code
     if isinstance(error, _UsageError):
-        return _sentence(error), 2
+        return _sentence(error, words), 2
     if isinstance(error, MemoryError):
         return "The memory of this machine is too small for this problem.", 1
     return _internal(error), 70
 
 
-def _sentence(error: typer.BadParameter) -> str:
+def _sentence(error: typer.BadParameter, words: list[str]) -> str:
     """typer's message as one sentence on one line, with the help of the command that it is about."""
-    command = "hockeystick" if error.ctx is None else error.ctx.command_path
+    if error.ctx is not None:
+        command = error.ctx.command_path
+    else:  # of an option without a value, or with one too many
+        command = "hockeystick" if words[0].startswith("-") else f"hockeystick {words[0]}"
     message = " ".join(error.format_message().split()).rstrip(".")
     if getattr(error, "possibilities", None) is not None and hasattr(error, "option_name") and error.ctx is not None:
         message = _no_such_option(str(error.option_name), error.ctx.command.params)

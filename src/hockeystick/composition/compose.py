@@ -136,9 +136,14 @@ def as_certificates(
         else:
             raise InvalidInputError(
                 f"Run {number} of the 'runs' argument must be a certificate or a mechanism. "
-                f"Got {shortened(run)} instead{reading(run)}."
+                f"Got {shortened(run)} instead{_instead_of(run)}."
             )
     return tuple(certificates)
+
+
+def _instead_of(given: object) -> str:
+    """Where laws compose, and what reads the file of a certificate, as the end of a message; nothing for the rest."""
+    return "; docs/how-to/compose-runs.md composes laws" if isinstance(given, Law) else reading(given)
 
 
 @dataclass(frozen=True)
