@@ -97,7 +97,7 @@ class Trainer(Checkpoints, transformers.Trainer):
         plan, rng, secure_mode, noise_dtype, attribution: as :class:`hockeystick.torch.PrivacyEngine` has them.
         model: of transformers or peft, or any module with ``example_losses``. Its trained parameters are float32 or
             float64; frozen ones may have any type.
-        args: transformers' training arguments.
+        args: transformers' training arguments; with ``fsdp=True``, processes share the model out by ``fully_shard``.
         train_dataset: has a length and gives examples by index, each a mapping from the names of the model's inputs
             unless ``data_collator`` makes such of them.
         grad_sample_mode: "hooks", or "ghost" for ghost clipping, which keeps no per-sample gradients: less memory, a
