@@ -97,6 +97,9 @@ def test_the_advantage_of_the_gaussian() -> None:
     assert exact <= numbers_of(bound(run, "gaussian")).advantage <= exact * (1.0 + 1e-9)
 
 
+DELTAS = (1e-6, 0.05, 0.2)
+
+
 @pytest.mark.parametrize("mu", [0.05, 0.5, 1.0, 3.0])
 def test_the_rates_of_the_gaussian(mu: float) -> None:
     """No best test does better, ``Phi(mu + Phi^-1(fpr))``, and what is said is at most 1 percent above it."""
@@ -105,6 +108,14 @@ def test_the_rates_of_the_gaussian(mu: float) -> None:
         exact = float(norm.cdf(mu + norm.ppf(false)))
         assert exact <= getattr(found, name) <= 1.01 * exact
     assert norm.cdf(mu / 2.0) <= found.bayes_success <= norm.cdf(mu / 2.0) * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 3.0])
+def test_the_rates_do_not_depend_on_the_delta_that_is_certified(mu: float) -> None:
+    """One that explains no mu has no epsilon up to which all are read; another is one that the profile soon has."""
+    gaussian = bound(Mechanism(sampler=Deterministic(bins=10), noise_multiplier=1.0 / mu), "gaussian")
+    rates = [{name: getattr(numbers_of(gaussian, delta), name) for name in FALSE_POSITIVE_RATES} for delta in DELTAS]
+    assert rates[0] == rates[1] == rates[2]
 
 
 def test_the_rates_are_those_of_the_refined_search_or_slightly_more() -> None:

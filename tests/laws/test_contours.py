@@ -1,7 +1,7 @@
 """Contour integrals for Poisson steps, against thirty-digit moments, a plain sum of the same integral and the laws."""
 
 import tracemalloc
-from math import exp, log, log1p
+from math import exp, inf, log, log1p
 
 import mpmath as mp
 import numpy as np
@@ -118,6 +118,19 @@ def test_beyond_the_settled_frequency_the_integrand_is_small(
     sizes = np.array([abs(weights @ np.exp(1j * t * logs)) for t in frequencies])
     assert (steps * np.log(sizes) <= -20.0).all()
     assert steps * log(abs(weights @ np.exp(1j * (settled / 8.0) * logs))) > -20.0, "the bound is needlessly far out"
+
+
+@pytest.mark.parametrize(("rate", "sigma"), [(0.01, 1.0), (1e-4, 0.5), (0.3, 3.0)])
+@pytest.mark.parametrize("order", [15.0, 1.2, -0.5, -3.0])
+def test_few_steps_end_where_the_variation_says_or_nowhere(rate: float, sigma: float, order: float) -> None:
+    """A limit leaves that frequency as it is, or out if it is beyond; no few places find more variation than cells."""
+    moments = PoissonMoments(rate, sigma)
+    least, cells = moments._least_variation(order), moments.cells(order)
+    assert 0.5 * cells.variations[0] <= least <= cells.variations[0]
+    settled = moments.settled_frequency(order, 10, -22.0)
+    assert settled == pytest.approx(cells.variations[0] * exp(2.2), rel=1e-12)
+    assert moments.settled_frequency(order, 10, -22.0, settled * (1.0 + 1e-9)) == settled
+    assert moments.settled_frequency(order, 10, -22.0, 0.999 * settled) == inf
 
 
 @pytest.mark.parametrize(("rate", "sigma", "steps"), RUNS)

@@ -8,6 +8,7 @@ _POWERS = "src/hockeystick/laws/tilted_powers.py"
 _EPOCHS, _TESTS = "src/hockeystick/laws/allocated_epochs.py", "tests/laws/test_allocated_epochs.py"
 _LATTICE = "src/hockeystick/laws/lattice_laws.py"
 _RARE, _OF_RARE = "src/hockeystick/laws/rare_steps.py", "tests/laws/test_rare_steps.py"
+_SMOOTH, _OF_SMOOTH = "src/hockeystick/laws/smooth_powers.py", "tests/laws/test_smooth_powers.py"
 _ROTATIONS, _OF_ROTATIONS = "src/hockeystick/laws/rotations.py", "tests/laws/test_rotations.py"
 _OF_PHASES = "tests/laws/test_allocated_phases.py"
 _LARGE, _OF_LARGE = "src/hockeystick/laws/one_large_ratio.py", "tests/laws/test_one_large_ratio.py"
@@ -149,8 +150,8 @@ FAULTS = [
     ),
     (
         _POWERS,
-        "(with_place + alone) + OUTSIDE * self.largest",
-        "(with_place + alone)",
+        "(size_with_place + size_alone) + OUTSIDE * self.largest",
+        "(size_with_place + size_alone)",
         "what comes around from beyond the window is taken for the value",
         _TESTS,
     ),
@@ -177,8 +178,8 @@ FAULTS = [
     ),
     (
         _POWERS,
-        "tilted = np.roll(np.fft.irfft(product, length), -start)",
-        "tilted = np.roll(np.fft.irfft(product, length), 1 - start)",
+        "np.roll(masses, -start)",
+        "np.roll(masses, 1 - start)",
         "sums are one place too high",
         _TESTS,
     ),
@@ -198,8 +199,8 @@ FAULTS = [
     ),
     (
         _POWERS,
-        "origins.append(count * float(factor.logs[main]))",
-        "origins.append(float(factor.logs[main]))",
+        "return part, factor.count * float(factor.logs[main])",
+        "return part, float(factor.logs[main])",
         "the most likely place counts once for all steps",
         _TESTS,
     ),
@@ -384,5 +385,47 @@ FAULTS = [
         "if (right - left) + 0.0 * (more_right - more_left) < 0.0:",
         "next to 1 slopes of puts are compared with those of calls",
         "tests/laws/test_hulls.py",
+    ),
+    (
+        _SMOOTH,
+        "np.maximum(sizes[1:], sizes[:-1]) + bend, 1.0)",
+        "np.maximum(sizes[1:], sizes[:-1]), 1.0)",
+        "transforms may rise between coarse frequencies",
+        _OF_SMOOTH,
+    ),
+    (
+        _SMOOTH,
+        "self.terms = np.where(once, 1.0, 2.0)",
+        "self.terms = np.where(once, 2.0, 2.0)",
+        "the mean of all masses counts twice",
+        _OF_SMOOTH,
+    ),
+    (
+        _SMOOTH,
+        "nearest = self.length - count if self.order > 1.0 else count - 1",
+        "nearest = self.length - count if self.order > 1.0 else count",
+        "series below 0 begin one place too high",
+        _OF_SMOOTH,
+    ),
+    (
+        _SMOOTH,
+        "relative += off * copies / most",
+        "relative += UNIT_ROUNDOFF * copies / most",
+        "weights that are off are not charged",
+        _OF_SMOOTH,
+    ),
+    (
+        _SMOOTH,
+        "whole = self.sign * _turned(frequencies * count, self.length)",
+        "whole = _turned(frequencies * count, self.length)",
+        "series turn the wrong way where they go down",
+        _OF_SMOOTH,
+    ),
+    (
+        _POWERS,
+        "sums, error = Waves(smooth, length, start, spacing, order), smooth.error",
+        "sums, error = Waves(smooth, length, start + 1, spacing, order), smooth.error",
+        "smooth sums are one place too high",
+        _OF_SMOOTH,
     ),
 ]

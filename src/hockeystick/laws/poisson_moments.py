@@ -8,7 +8,7 @@ the characteristic function of ``L = log X`` under it. Proofs: docs/theory/conto
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, cos, exp, expm1, inf, isfinite, isqrt, log, log1p, pi, sqrt
+from math import ceil, cos, exp, expm1, inf, isqrt, log, log1p, pi, sqrt
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -233,7 +233,7 @@ class PoissonMoments:
             if self._least_variation(c) * exp(min(needed, 700.0)) > at_most:
                 return inf
             settled = float(self.cells(c).variations[0]) * exp(min(needed, 700.0))
-            return settled if isfinite(settled) else inf
+            return settled if settled <= at_most else inf
         cells = self.cells(c)
         settled = float(cells.variations[0]) * exp(needed)
         if settled > at_most and steps * cells.drop(at_most / OCTAVE, at_most) < -log_size:

@@ -7,29 +7,29 @@ Proofs: docs/theory/contours.md, "Many epochs". Cost: O(window log(window)) for 
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from functools import cached_property, partial
 from math import ceil, exp, expm1, floor, fsum, log
+from typing import Protocol
 
 import numpy as np
 
 from hockeystick.laws.contours import log_peaks
 from hockeystick.laws.lattice_laws import LatticeLaw
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.laws.smooth_powers import OF_TRANSFORMS, SMALLEST_POWER, Part, Waves, spectrum
 from hockeystick.types import Direction, Side
 
 OUTSIDE = 1e-9
 """Tilted mass that may come around from beyond the window."""
 LONGEST = 2**18
 """Places of a window; what needs more is left to the laws."""
-OF_TRANSFORMS = 10.0
-"""Units of roundoff, for each doubling of the length, that a transform may be off by relative to its size.
-
-Higham (2002, Theorem 24.2) proves 6.7 for the textbook's radix 2; that the library's is as good is an assumption.
-"""
 PACE = 1.25
 """Ratio of neighbouring distances of orders. Which of them answers depends on epsilon and the smallest delta alone."""
 FIRST_DISTANCE, ORDERS = 0.05, 52
 """The least distance of an order from 0 or from 1, and how many orders there are on either side."""
+LONG = 1 << 15
+"""Windows of so many places are not looked at place by place where a few frequencies say what their masses are."""
 RETREATS = 3
 """Orders beside the first that are tried, towards the pole, until the window of one is short enough."""
 NEARER, SPARED = 4, 3e-5
@@ -41,8 +41,6 @@ LARGEST_EXPONENT = 600.0
 """The largest exponent of a tilt within its window; what needs more is left to the laws."""
 LEAST_USEFUL, MOST_USEFUL = 3e-4, 2e-3
 """The least and the largest share of the upper side by which both sides of delta may differ where they are used."""
-SMALLEST_POWER = -80.0
-"""Logarithm of the size of a product of transforms that is not computed."""
 SHARED = 0.4
 """Epsilons whose logarithms, divided by it, have the same whole part may share an order."""
 MOVED = 1e-12
@@ -210,79 +208,119 @@ class Powers:
         length = _length((high - low) / spacing + 4.0)
         if length > LONGEST or (abs(order) + 1.0) * length * spacing > 2.0 * LARGEST_EXPONENT:
             return None
-        of_transform = OF_TRANSFORMS * UNIT_ROUNDOFF * log(length, 2.0)
-        # Logarithms and angles of the product of all transforms, and of what its factors may be at most, at frequencies
-        # where that is not negligible; what is dropped is charged.
-        kept, dropped = np.arange(length // 2 + 1), 0.0
-        # The same at all frequencies as long as there is no factor.
-        logs, angles, log_most, rounding, by_weights, by_lengths = np.zeros((6, 1))
-        origins = []
-        for factor in self.factors:
-            count, log_moment = factor.count, factor.log_moment(order)
-            # The place of index r in the window stands for all that differ from it by a multiple of its length.
-            weights = np.exp(order * factor.logs + factor.log_masses - log_moment)
-            # The largest weight, which may be nearly all, needs no transform if all indices are counted from its own.
-            main = int(np.argmax(weights))
-            origins.append(count * float(factor.logs[main]))
-            others = weights.copy()
-            others[main] = 0.0
-            folded = np.bincount((factor.index - factor.index[main]) % length, others, length)
-            transform = (weights[main] + np.fft.rfft(folded))[kept]
-            sizes = np.abs(transform)
-            of_weights = factor.error_of_weights(order, count * log_moment)
-            # A transform errs by so much of the Euclidean length of its values; of a product, by that times the rest.
-            length_of_error = of_transform * float(np.sum(folded**2)) ** 0.5
-            of_values = length**0.5 * length_of_error + of_weights
-            most = np.minimum(sizes + of_values, 1.0 + of_values)
-            dropped *= exp(count * of_values)
-            small = most < np.exp((SMALLEST_POWER - log_most) / count)
-            if small.any():
-                dropped += 1.001 * exp(SMALLEST_POWER) * np.count_nonzero(small)
-                left = ~small
-                kept, transform, sizes, most = kept[left], transform[left], sizes[left], most[left]
-                if log_most.size > 1:
-                    logs, angles, log_most, rounding = logs[left], angles[left], log_most[left], rounding[left]
-                    by_weights, by_lengths = by_weights[left], by_lengths[left]
-            log_most = log_most + count * np.log(most)
-            by_weights = by_weights + of_weights * count / most
-            by_lengths = by_lengths + (length_of_error * count / most) ** 2
-            # From sizes and angles: complex logarithms and exponentials take three times as long.
-            log_sizes = np.log(np.maximum(sizes, 1e-300))
-            logs = logs + count * log_sizes
-            angles = angles + count * np.arctan2(transform.imag, transform.real)
-            rounding = rounding + count * (1.0 + np.abs(log_sizes))
+        parts, origins = zip(*(self._part(factor, order) for factor in self.factors), strict=True)
         if UNIT_ROUNDOFF * sum(map(abs, origins)) > 0.1 * MOVED:
             return None
-        origin, number = fsum(origins), len(origins)
+        origin = fsum(origins)
         start = int((0.5 * (low + high) - origin) / spacing) - length // 2
-        powers = np.exp(logs) * (np.cos(angles) + 1j * np.sin(angles))
-        product = np.zeros(length // 2 + 1, dtype=np.complex128)
-        product[kept] = powers
-        tilted = np.roll(np.fft.irfft(product, length), -start)
-        whole = np.exp(log_most)
-        of_powers = whole * by_weights
-        of_powers += UNIT_ROUNDOFF * (12.0 + 4.0 * number) * rounding * np.abs(powers)
-        error = 2.0 * (float(of_powers.sum()) + dropped) / length
-        # The sum of as many lengths is at most the root of their number times the root of the sum of their squares.
-        error += (number * 2.0 * float(np.sum(whole**2 * by_lengths)) / length) ** 0.5
-        error += of_transform * (2.0 * float(np.sum(np.abs(powers) ** 2)) / length) ** 0.5
-        return Tilted(
-            order=order,
-            log_size=self._log_size(order),
-            size_error=expm1(self._error_of_size(order)),
-            places=origin + spacing * (start + np.arange(length, dtype=np.float64)),
-            masses=np.maximum(tilted, 0.0),
-            error=error,
-        )
+        places = origin + spacing * (start + np.arange(length, dtype=np.float64))
+        smooth = spectrum(parts, length) if length >= LONG else None
+        if smooth is None:
+            masses, error = _masses(parts, length)
+            sums: Sums = Masses(np.roll(masses, -start), places, order)
+        else:
+            sums, error = Waves(smooth, length, start, spacing, order), smooth.error
+        size_error = expm1(self._error_of_size(order))
+        return Tilted(order, self._log_size(order), size_error, places, sums, error)
+
+    def _part(self, factor: Copies, order: float) -> tuple[Part, float]:
+        """The tilted law of a factor, its places counted from the heaviest, and the sum of so many of that place."""
+        log_moment = factor.log_moment(order)
+        weights = np.exp(order * factor.logs + factor.log_masses - log_moment)
+        main = int(np.argmax(weights))
+        error = factor.error_of_weights(order, factor.count * log_moment)
+        part = Part(factor.index - factor.index[main], weights, factor.count, error)
+        return part, factor.count * float(factor.logs[main])
 
 
-def _sums(masses: Array, exponents: Array, ahead: slice) -> Array:
-    """Sums of the masses times the exponentials of the exponents, which are used up, one place after the other."""
-    np.exp(exponents, out=exponents)
-    exponents *= masses
-    sums = np.zeros(masses.size + 1)
-    np.cumsum(exponents[ahead], out=sums[1:])
-    return sums
+def _masses(parts: Sequence[Part], length: int) -> tuple[Array, float]:
+    """The law of the sum of all offsets, by one transform of this length, and a bound on the error of each mass.
+
+    The place of index r stands for all that differ from it by a multiple of the length.
+    """
+    of_transform = OF_TRANSFORMS * UNIT_ROUNDOFF * log(length, 2.0)
+    # Logarithms and angles of the product of all transforms, and of what its factors may be at most, at frequencies
+    # where that is not negligible; what is dropped is charged.
+    kept, dropped = np.arange(length // 2 + 1), 0.0
+    # The same at all frequencies as long as there is no factor.
+    logs, angles, log_most, rounding, by_weights, by_lengths = np.zeros((6, 1))
+    for offsets, weights, count, of_weights in parts:
+        # The largest weight, which may be nearly all, needs no transform, as all offsets are counted from its own.
+        main = int(np.argmax(weights))
+        others = weights.copy()
+        others[main] = 0.0
+        folded = np.bincount(offsets % length, others, length)
+        transform = (weights[main] + np.fft.rfft(folded))[kept]
+        sizes = np.abs(transform)
+        # A transform errs by so much of the Euclidean length of its values; of a product, by that times the rest.
+        length_of_error = of_transform * float(np.sum(folded**2)) ** 0.5
+        of_values = length**0.5 * length_of_error + of_weights
+        most = np.minimum(sizes + of_values, 1.0 + of_values)
+        dropped *= exp(count * of_values)
+        small = most < np.exp((SMALLEST_POWER - log_most) / count)
+        if small.any():
+            dropped += 1.001 * exp(SMALLEST_POWER) * np.count_nonzero(small)
+            left = ~small
+            kept, transform, sizes, most = kept[left], transform[left], sizes[left], most[left]
+            if log_most.size > 1:
+                logs, angles, log_most, rounding = logs[left], angles[left], log_most[left], rounding[left]
+                by_weights, by_lengths = by_weights[left], by_lengths[left]
+        log_most = log_most + count * np.log(most)
+        by_weights = by_weights + of_weights * count / most
+        by_lengths = by_lengths + (length_of_error * count / most) ** 2
+        # From sizes and angles: complex logarithms and exponentials take three times as long.
+        log_sizes = np.log(np.maximum(sizes, 1e-300))
+        logs = logs + count * log_sizes
+        angles = angles + count * np.arctan2(transform.imag, transform.real)
+        rounding = rounding + count * (1.0 + np.abs(log_sizes))
+    powers = np.exp(logs) * (np.cos(angles) + 1j * np.sin(angles))
+    product = np.zeros(length // 2 + 1, dtype=np.complex128)
+    product[kept] = powers
+    whole, number = np.exp(log_most), len(parts)
+    of_powers = whole * by_weights
+    of_powers += UNIT_ROUNDOFF * (12.0 + 4.0 * number) * rounding * np.abs(powers)
+    error = 2.0 * (float(of_powers.sum()) + dropped) / length
+    # The sum of as many lengths is at most the root of their number times the root of the sum of their squares.
+    error += (number * 2.0 * float(np.sum(whole**2 * by_lengths)) / length) ** 0.5
+    error += of_transform * (2.0 * float(np.sum(np.abs(powers) ** 2)) / length) ** 0.5
+    return np.maximum(np.fft.irfft(product, length), 0.0), error
+
+
+class Sums(Protocol):
+    """Sums of masses times ``e^((power - order) u)``, u the distance of a place from the middle one of a window."""
+
+    @property
+    def rounding(self) -> float:
+        """Units of roundoff that a sum may be off by, of the sizes of what is added up, but for the exponentials."""
+
+    def __call__(self, count: int, power: float) -> tuple[float, float]:
+        """The sum over the last ``count`` places for orders above 1, and over the first ones below 0; and of sizes."""
+
+
+class Masses:
+    """The sums of masses that are known at each place.
+
+    Args:
+        masses, places: shape (n,).
+    """
+
+    def __init__(self, masses: Array, places: Array, order: float) -> None:
+        ahead = slice(None, None, -1) if order > 1.0 else slice(None)
+        u = places - places[places.size // 2]
+        self.rounding = float(places.size)
+        self._sums = {power: self._running(masses, (power - order) * u, ahead) for power in (0.0, 1.0)}
+
+    def __call__(self, count: int, power: float) -> tuple[float, float]:
+        value = float(self._sums[power][count])
+        return value, value
+
+    def _running(self, masses: Array, exponents: Array, ahead: slice) -> Array:
+        """Sums of the masses times the exponentials of the exponents, which are used up, place by place."""
+        np.exp(exponents, out=exponents)
+        exponents *= masses
+        sums = np.zeros(masses.size + 1)
+        np.cumsum(exponents[ahead], out=sums[1:])
+        return sums
 
 
 def _length(least: float) -> int:
@@ -302,26 +340,22 @@ class Tilted:
     Args:
         order: above 1 for the remove direction, below 0 for the add direction.
         log_size, size_error: ``log E e^(order S)``, and the relative error of its exponential.
-        places, masses: shape (n,), equidistant places.
+        places: shape (n,), equidistant.
+        sums: over some of them.
         error: bounds the error of each mass, but for what comes around from beyond the window.
     """
 
     def __init__(
-        self, order: float, log_size: float, size_error: float, places: Array, masses: Array, error: float
+        self, order: float, log_size: float, size_error: float, places: Array, sums: Sums, error: float
     ) -> None:
         self.order, self.log_size, self.size_error, self.places = order, log_size, size_error, places
-        self.middle = float(places[places.size // 2])
-        # Sums over all places above each one (order > 1), or below it (order < 0), of both parts of the gain.
-        ahead = slice(None, None, -1) if order > 1.0 else slice(None)
-        u = places - self.middle
-        self.with_place, self.alone = (_sums(masses, (power - order) * u, ahead) for power in (1.0, 0.0))
+        self.middle, self.sums = float(places[places.size // 2]), sums
         self.largest = exp(float(log_peaks(np.array([order]))[0]))
         spacing = float(places[1] - places[0])
         # The gain rises and falls: a sum is at most the integral over the spacing and the largest value.
         self.error = error * (1.0 / (spacing * abs(order * (order - 1.0))) + self.largest) * (1.0 + 1e-6)
-        self.rounding = UNIT_ROUNDOFF * (
-            places.size + 8.0 * abs(order) * max(float(-u[0]), float(u[-1])) + 4.0 * LARGEST_EXPONENT
-        )
+        farthest = max(self.middle - float(places[0]), float(places[-1]) - self.middle)
+        self.rounding = UNIT_ROUNDOFF * (sums.rounding + 8.0 * abs(order) * farthest + 4.0 * LARGEST_EXPONENT)
 
     def delta(self, epsilon: float, side: Side) -> float | None:
         """The bound on this side; None where its numbers do not fit doubles."""
@@ -337,14 +371,20 @@ class Tilted:
             count = self.places.size - int(np.searchsorted(self.places, x + shift))
         else:
             count = int(np.searchsorted(self.places, x - shift))
-        with_place = float(self.with_place[count]) * exp((1.0 - self.order) * off)
-        alone = float(self.alone[count]) * exp(-self.order * off)
+        with_place, size_with_place = self._sum(count, 1.0, off)
+        alone, size_alone = self._sum(count, 0.0, off)
         value = with_place - threshold * alone if remove else alone - threshold * with_place
         # Beyond the window is what the upper side lacks, and what came around to the lower one.
-        error = self.error + self.rounding * (with_place + alone) + OUTSIDE * self.largest
+        error = self.error + self.rounding * (size_with_place + size_alone) + OUTSIDE * self.largest
         height = self.log_size - self.order * x + extra
         if height > LARGEST_EXPONENT or self.size_error > 0.5:
             return None
         if upper:
             return exp(height) * (value + error) * (1.0 + self.size_error)
         return exp(height) * max(value - error, 0.0) * (1.0 - self.size_error)
+
+    def _sum(self, count: int, power: float, off: float) -> tuple[float, float]:
+        """A sum of this many places as it counts at this distance from the middle one, and that of sizes."""
+        factor = exp((power - self.order) * off)
+        value, sizes = self.sums(count, power)
+        return value * factor, sizes * factor
