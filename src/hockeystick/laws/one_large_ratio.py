@@ -110,13 +110,14 @@ class OneLargeRatio:
         scale, distance = t * square / threshold**2, (least - t * other) / threshold
         power = np.log1p(distance / scale)
         upper = np.exp(scale * (np.expm1(power) - power) - power * distance) * threshold / (e * power * t)
-        # Two: the others are at most their mean and some more, or this is charged.
+        # Two: the others are at most their mean and some more, or this is charged; from below they are their mean.
         spare, no_other = SPARE * least, np.exp((t - 2.0) * np.log1p(-large))
         charged = 0.5 * (t - 1.0) * large**2 * (t - 2.0) * (variance + ROUNDING * square) / (4.0 * spare)
-        upper += no_other * (self._two(least - (t - 2.0) * other - spare, threshold, Side.UPPER) + charged)
+        below, above = self._two(least - (t - 2.0) * other - spare, most - (t - 2.0) * other, threshold)
+        upper += no_other * (above + charged)
         # More: whatever the sum is.
         upper += 0.5 * (t * large) ** 2 * (of_large + t * large / 3.0)
-        lower = no_other * self._two(most - (t - 2.0) * other, threshold, Side.LOWER)
+        lower = no_other * below
         count = t - 1.0
         return Shared(
             threshold=threshold,
@@ -128,30 +129,30 @@ class OneLargeRatio:
             upper=upper,
         )
 
-    def _two(self, strike: Array, threshold: Array, side: Side) -> Array:
-        """Bounds ``(t - 1) / 2`` times ``E (Y_1 + Y_2 - strike)_+`` over ratios above the threshold, for each strike.
+    def _two(self, near: Array, far: Array, threshold: Array) -> tuple[Array, Array]:
+        """A lower bound on ``(t - 1) / 2`` times ``E (Y_1 + Y_2 - far)_+`` over ratios above the threshold, and an
+        upper one for the nearer strike, at each of some places.
 
-        One of them is up to half of the strike, or both are above that.
+        One of them is up to half of the nearer strike, or both are above that.
         """
-        upper = side is Side.UPPER
         steps = np.linspace(0.0, 1.0, CELLS + 1)
-        places = threshold[:, None] * np.exp(np.multiply.outer(np.log(0.5 * strike / threshold), steps))
+        places = threshold[:, None] * np.exp(np.multiply.outer(np.log(0.5 * near / threshold), steps))
         masses, means = self._above(places)
         in_cells, of_cells = masses[:, :-1] - masses[:, 1:], means[:, :-1] - means[:, 1:]
         middles = np.divide(of_cells, in_cells, out=places[:, :-1].copy(), where=in_cells > 0.0)
-        if upper:  # calls are convex, so they are below their chords
-            calls = gaussian_deltas(self.mu, np.log((strike[:, None] - places) * (1.0 - ROUNDING)), side)
-            shares = (middles - places[:, :-1]) / np.diff(places) + MARGIN
-            shares = np.clip(shares, 0.0, 1.0)
-            smaller = (in_cells * ((1.0 - shares) * calls[:, :-1] + shares * calls[:, 1:])).sum(axis=1)
-        else:  # and above the call at the mean
-            middles = np.clip(middles * (1.0 - MARGIN), places[:, :-1], places[:, 1:])
-            calls = gaussian_deltas(self.mu, np.log((strike[:, None] - middles) * (1.0 + ROUNDING)), side)
-            smaller = (in_cells * calls).sum(axis=1)
         mass, mean = masses[:, -1], means[:, -1]
-        both = mass * (mean * (1.0 + (MARGIN if upper else -MARGIN)) - 0.5 * strike * mass)
-        bound: Array = (self.bins - 1.0) * (smaller + np.maximum(both, 0.0))
-        return bound
+        # Calls are convex, so in a cell they are below their chords
+        calls = gaussian_deltas(self.mu, np.log((near[:, None] - places) * (1.0 - ROUNDING)), Side.UPPER)
+        shares = np.clip((middles - places[:, :-1]) / np.diff(places) + MARGIN, 0.0, 1.0)
+        smaller = (in_cells * ((1.0 - shares) * calls[:, :-1] + shares * calls[:, 1:])).sum(axis=1)
+        both = mass * (mean * (1.0 + MARGIN) - 0.5 * near * mass)
+        upper: Array = (self.bins - 1.0) * (smaller + np.maximum(both, 0.0))
+        # and above the call at the mean.
+        middles = np.clip(middles * (1.0 - MARGIN), places[:, :-1], places[:, 1:])
+        calls = gaussian_deltas(self.mu, np.log((far[:, None] - middles) * (1.0 + ROUNDING)), Side.LOWER)
+        both = mass * (mean * (1.0 - MARGIN) - 0.5 * far * mass)
+        lower: Array = (self.bins - 1.0) * ((in_cells * calls).sum(axis=1) + np.maximum(both, 0.0))
+        return lower, upper
 
     def _above(self, places: NDArray[np.float64]) -> tuple[Array, Array]:
         """``Q(Y > y)`` and ``E[Y; Y > y]``."""

@@ -148,25 +148,23 @@ class Waves:
         self.terms = np.where(once, 1.0, 2.0) / length * known.powers
         self.rounding = known.frequencies.size + ROUNDING
 
-    def __call__(self, count: int, power: float) -> tuple[float, float]:
-        """The sum of the masses times ``e^((power - order) u)``, and of the sizes of what is added up.
+    def __call__(self, count: int) -> tuple[Array, Array]:
+        """The sums of masses times ``e^((1 - order) u)`` and ``e^(-order u)``, and of the sizes of what is added up.
 
-        u is the distance of a place from the middle one.
+        u is the distance of a place from the middle one. Shapes (2,) and (2,).
 
         Args:
             count: the last places so many of which are added up for orders above 1, and the first ones below 0.
         """
         if count == 0:
-            return 0.0, 0.0
+            return np.zeros(2), np.zeros(2)
         nearest = self.length - count if self.order > 1.0 else count - 1
-        rate = abs(power - self.order) * self.spacing
+        rates = np.abs(np.array([[1.0], [0.0]]) - self.order) * self.spacing
         frequencies = self.known.frequencies
         # From the nearest place on, each term is the one before it times the same number, whose logarithm this is.
-        turn = self.sign * _turned(frequencies, self.length)
-        whole = self.sign * _turned(frequencies * count, self.length)
-        first, last = (np.asarray(real + 1j * angles) for real, angles in ((-rate, turn), (-rate * count, whole)))
-        series = exponentials_less_one(last) / exponentials_less_one(first)
-        series *= exp(-self.sign * rate * (nearest - self.length // 2))
-        terms = self.terms * series
-        turned = terms * rotations(_turned(frequencies * (nearest + self.start), self.length))
-        return float(turned.real.sum()), float(np.abs(terms).sum())
+        turn = 1j * self.sign * _turned(frequencies, self.length)
+        whole = 1j * self.sign * _turned(frequencies * count, self.length)
+        series = exponentials_less_one(whole - rates * count) / exponentials_less_one(turn - rates)
+        series *= np.exp(-self.sign * rates * (nearest - self.length // 2))
+        terms = self.terms * rotations(_turned(frequencies * (nearest + self.start), self.length)) * series
+        return terms.real.sum(axis=1), np.abs(terms).sum(axis=1)

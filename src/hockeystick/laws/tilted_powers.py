@@ -287,14 +287,14 @@ def _masses(parts: Sequence[Part], length: int) -> tuple[Array, float]:
 
 
 class Sums(Protocol):
-    """Sums of masses times ``e^((power - order) u)``, u the distance of a place from the middle one of a window."""
+    """Sums of masses times ``e^((1 - order) u)`` and ``e^(-order u)``, u the distance of a place from the middle."""
 
     @property
     def rounding(self) -> float:
         """Units of roundoff that a sum may be off by, of the sizes of what is added up, but for the exponentials."""
 
-    def __call__(self, count: int, power: float) -> tuple[float, float]:
-        """The sum over the last ``count`` places for orders above 1, and over the first ones below 0; and of sizes."""
+    def __call__(self, count: int) -> tuple[Array, Array]:
+        """Both, over the last ``count`` places for orders above 1, and over the first ones below 0; and of sizes."""
 
 
 class Masses:
@@ -308,11 +308,11 @@ class Masses:
         ahead = slice(None, None, -1) if order > 1.0 else slice(None)
         u = places - places[places.size // 2]
         self.rounding = float(places.size)
-        self._sums = {power: self._running(masses, (power - order) * u, ahead) for power in (0.0, 1.0)}
+        self._sums = np.array([self._running(masses, (power - order) * u, ahead) for power in (1.0, 0.0)])
 
-    def __call__(self, count: int, power: float) -> tuple[float, float]:
-        value = float(self._sums[power][count])
-        return value, value
+    def __call__(self, count: int) -> tuple[Array, Array]:
+        sums = self._sums[:, count]
+        return sums, sums
 
     def _running(self, masses: Array, exponents: Array, ahead: slice) -> Array:
         """Sums of the masses times the exponentials of the exponents, which are used up, place by place."""
@@ -371,20 +371,15 @@ class Tilted:
             count = self.places.size - int(np.searchsorted(self.places, x + shift))
         else:
             count = int(np.searchsorted(self.places, x - shift))
-        with_place, size_with_place = self._sum(count, 1.0, off)
-        alone, size_alone = self._sum(count, 0.0, off)
+        factors = np.exp((np.array([1.0, 0.0]) - self.order) * off)
+        sums, sizes = self.sums(count)
+        with_place, alone = (float(value) for value in factors * sums)
         value = with_place - threshold * alone if remove else alone - threshold * with_place
         # Beyond the window is what the upper side lacks, and what came around to the lower one.
-        error = self.error + self.rounding * (size_with_place + size_alone) + OUTSIDE * self.largest
+        error = self.error + self.rounding * float(factors @ sizes) + OUTSIDE * self.largest
         height = self.log_size - self.order * x + extra
         if height > LARGEST_EXPONENT or self.size_error > 0.5:
             return None
         if upper:
             return exp(height) * (value + error) * (1.0 + self.size_error)
         return exp(height) * max(value - error, 0.0) * (1.0 - self.size_error)
-
-    def _sum(self, count: int, power: float, off: float) -> tuple[float, float]:
-        """A sum of this many places as it counts at this distance from the middle one, and that of sizes."""
-        factor = exp((power - self.order) * off)
-        value, sizes = self.sums(count, power)
-        return value * factor, sizes * factor
