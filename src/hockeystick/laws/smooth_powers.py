@@ -164,7 +164,8 @@ class Waves:
         # From the nearest place on, each term is the one before it times the same number, whose logarithm this is.
         turn = 1j * self.sign * _turned(frequencies, self.length)
         whole = 1j * self.sign * _turned(frequencies * count, self.length)
-        series = exponentials_less_one(whole - rates * count) / exponentials_less_one(turn - rates)
+        first, last = (np.asarray(logs, dtype=np.complex128) for logs in (turn - rates, whole - rates * count))
+        series = exponentials_less_one(last) / exponentials_less_one(first)
         series *= np.exp(-self.sign * rates * (nearest - self.length // 2))
         terms = self.terms * rotations(_turned(frequencies * (nearest + self.start), self.length)) * series
         return terms.real.sum(axis=1), np.abs(terms).sum(axis=1)
