@@ -180,6 +180,12 @@ def real_number(name: str, value: object) -> float:
         return math.inf if number > 0 else -math.inf
 
 
+def expect_kind(name: str, given: object, kind: type | tuple[type, ...], wanted: str) -> None:
+    """Raise InvalidInputError unless an argument is left out or of this kind; ``wanted`` says what to give."""
+    if given is not None and not isinstance(given, kind):
+        raise InvalidInputError(f"The {name!r} argument must be {wanted}. Got {shortened(given)} instead.")
+
+
 def one_sentence(
     error: ValidationError, values: object, name: str = "input", model: type[BaseModel] | None = None
 ) -> str:

@@ -11,7 +11,7 @@ from hockeystick.calibration.noise_search import WIDTH, NoiseSearch
 from hockeystick.certificate import Certificate, CutOff
 from hockeystick.certification.description import check_floor, drawn_by
 from hockeystick.certification.issue import certify, certify_with, prepared
-from hockeystick.certification.schedule import planned
+from hockeystick.certification.schedule import check_sampling, planned
 from hockeystick.claim import verification_target
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
@@ -142,6 +142,7 @@ def _task(
     question = Question(delta=delta)
     if method is not None:
         accountant(method)  # refuses unknown names before anything is computed
+    check_sampling(monte_carlo)
     if monte_carlo is not None and not monte_carlo.failure_probability < delta:
         raise InvalidInputError(
             f"The 'failure_probability' field must be below delta = {delta!r}, of which it becomes a part. "

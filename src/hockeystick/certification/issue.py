@@ -25,6 +25,7 @@ from hockeystick.certification.description import check_floor, described, drawn_
 from hockeystick.certification.schedule import (
     Outcome,
     best,
+    check_sampling,
     chosen_accountants,
     planned,
     refuse_if_none_bounds,
@@ -111,6 +112,7 @@ def certify(
     """
     mechanism, target = split(mechanism)
     question, methods = _asked(target, delta, epsilon), None if method is None else [accountant(method).name]
+    check_sampling(monte_carlo)
     policy, deadline = planned(mechanism, budget, deadline)
     if generator is not None and question.delta is not None:  # before anything else is computed
         check_floor(prepared(mechanism, deadline), generator, question.delta)
@@ -193,6 +195,7 @@ def compare(
     """
     mechanism, target = split(mechanism)
     question = _asked(target, delta, epsilon)
+    check_sampling(monte_carlo)
     policy, deadline = planned(mechanism, budget, deadline)
     warm_up(mechanism, every_accountant())  # no method's seconds include a compilation
     pair = dominating_pair(prepared(mechanism, deadline, monte_carlo))

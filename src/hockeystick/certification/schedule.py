@@ -12,13 +12,13 @@ from hockeystick.accountants.registry import ACCOUNTANTS, every_accountant, warm
 from hockeystick.accountants.registry import accountant as accountant_of
 from hockeystick.bounds import SMALLEST_UPPER, Bound, Question
 from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError, shortened
+from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.settings import DEFAULT_EFFORT, DEFAULT_WORK, MonteCarlo, SearchPolicy, Settings
-from hockeystick.spec import real_number
+from hockeystick.spec import expect_kind, real_number
 from hockeystick.types import Kind, Side
 
 EPSILON_NODES = 68
@@ -347,14 +347,19 @@ def planned(
             without a deadline.
         deadline: the caller's own, instead of one that starts when the kernels are compiled.
 
-    Raises: InvalidInputError for what is no mechanism, and for a budget that is not positive.
+    Raises: InvalidInputError for what is no mechanism or no deadline, and for a budget that is not positive.
     """
-    if mechanism is not None and not isinstance(mechanism, Mechanism):
-        raise InvalidInputError(f"The 'mechanism' argument must be a Mechanism. Got {shortened(mechanism)} instead.")
+    expect_kind("mechanism", mechanism, Mechanism, "a Mechanism")
+    expect_kind("deadline", deadline, Deadline, "a Deadline, such as hs.Deadline(60.0); budget takes seconds")
     policy = SearchPolicy() if budget is None else SearchPolicy(work=check_budget(budget), sampling=float("inf"))
     if budget is not None or (deadline is not None and deadline.seconds < float("inf")):
         warm_up(mechanism)  # without a limit, what runs is compiled when it first runs, and nothing else
     return policy, deadline or Deadline(float("inf") if budget is None else budget)
+
+
+def check_sampling(monte_carlo: object) -> None:
+    """Raise InvalidInputError for a choice about Monte Carlo that is none; None for no samples."""
+    expect_kind("monte_carlo", monte_carlo, MonteCarlo, "an hs.MonteCarlo, such as hs.MonteCarlo(), or None")
 
 
 def check_budget(budget: float) -> float:

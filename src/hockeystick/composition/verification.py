@@ -28,6 +28,7 @@ from hockeystick.errors import (
 )
 from hockeystick.monte_carlo.runs import in_this_process
 from hockeystick.samples import Executor, Ledger
+from hockeystick.spec import expect_kind
 from hockeystick.types import Side
 
 C = TypeVar("C", bound=CertificateBase | Composition | Tuning)
@@ -75,6 +76,7 @@ def stand_ins(
             f"The 'claim' argument must be a certificate, a composition or a tuning claim. "
             f"Got {shortened(claim)} instead{reading(claim)}."
         )
+    expect_kind("deadline", deadline, Deadline, "a Deadline, such as hs.Deadline(60.0)")
     deadline = deadline or Deadline(DEFAULT_BUDGET)
     if isinstance(claim, CertificateBase):
         return stand_ins_of(claim, deadline=deadline, evidence=evidence, executor=executor)

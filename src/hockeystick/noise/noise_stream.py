@@ -306,7 +306,9 @@ def _checked_part(part: Part, width: int) -> list[tuple[int, int]]:
 
 
 def _check_exactness(mechanism: Mechanism, exact: bool | None) -> None:
-    """Refuse noise of another kind than the one whose C the mechanism has, and is accounted for."""
+    """Refuse what is no mechanism, and noise of another kind than the one whose C it has, and is accounted for."""
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidInputError(f"The 'mechanism' parameter must be a Mechanism. Got {shortened(mechanism)} instead.")
     if exact is None or exact is mechanism.exact:
         return
     if not isinstance(exact, bool):

@@ -22,6 +22,7 @@ from hockeystick.samplers import (
     RandomAllocationOptions,
     SamplerOptions,
 )
+from hockeystick.spec import expect_kind, real_number
 from hockeystick.strategies import (
     BandedInverse,
     BandedInverseFractionalRoot,
@@ -78,15 +79,16 @@ class Limits:
     monte_carlo: bool = False
 
     def __post_init__(self) -> None:
-        if self.memory is not None and not self.memory >= 0.0:
+        if self.memory is not None and not real_number("memory", self.memory) >= 0.0:
             raise InvalidInputError(f"The 'memory' field must be at least 0 bytes. Got {self.memory!r} instead.")
         if (self.memory is None) != (self.parameters is None):
             missing = "parameters" if self.parameters is None else "memory"
             raise InvalidInputError(f"The {missing!r} field is missing; 'memory' and 'parameters' belong together.")
-        if self.parameters is not None and self.parameters < 1:
+        if self.parameters is not None and real_number("parameters", self.parameters) < 1:
             raise InvalidInputError(f"The 'parameters' field must be at least 1. Got {self.parameters} instead.")
         if self.dtype not in TYPES:
             raise InvalidInputError(f"The 'dtype' field must be float32 or float64. Got {self.dtype!r} instead.")
+        expect_kind("samplers", self.samplers, (tuple, list), "a tuple of names, such as ('poisson',)")
         unknown = next((sampler for sampler in self.samplers if sampler not in LOADERS), None)
         if unknown is not None or not self.samplers:
             meant = nearest(unknown or "", LOADERS)

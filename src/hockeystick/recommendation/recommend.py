@@ -15,6 +15,7 @@ from hockeystick.recommendation.explain import explanation
 from hockeystick.recommendation.search import CALIBRATIONS, Asked, Choice, Search, of_plan
 from hockeystick.recommendation.workload import Workload
 from hockeystick.settings import MonteCarlo
+from hockeystick.spec import expect_kind, real_number
 
 if TYPE_CHECKING:
     from hockeystick.execution.base import ChunkExecutor
@@ -94,8 +95,8 @@ def recommend(
         on_answer: called with the estimates, and after every calibration. Before all estimates are there, it is called
             with the first of them, and answers have no reasons.
 
-    Raises: InvalidInputError for a plan without a target, or a failure probability that is not below delta;
-        CannotCertifyError where nothing can be run; VerificationError for results that were altered.
+    Raises: InvalidInputError for arguments of other types, for a plan without a target, or a failure probability that
+        is not below delta; CannotCertifyError where nothing can be run; VerificationError for altered results.
 
     >>> import hockeystick as hs
     >>> plan = hs.Plan.parse({
@@ -107,6 +108,13 @@ def recommend(
     >>> hs.recommend(plan, limits=limits, budget=0).best.candidate.name
     'identity, random_allocation'
     """
+    for name, given, kind, wanted in (
+        ("workload", workload, Workload, "a Workload, such as hs.Workload(momentum=0.9)"),
+        ("limits", limits, Limits, "Limits, such as hs.Limits(samplers=('poisson',))"),
+        ("monte_carlo", monte_carlo, MonteCarlo, "an hs.MonteCarlo, such as hs.MonteCarlo(), or None"),
+    ):
+        expect_kind(name, given, kind, wanted)
+    budget = real_number("budget", budget)
     deadline = Deadline(budget)
     limits = limits or Limits(monte_carlo=monte_carlo is not None)
     asked = of_plan(plan, epsilon=epsilon, delta=delta, workload=workload, limits=limits)

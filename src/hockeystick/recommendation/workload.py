@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hockeystick.by_name import by_name
 from hockeystick.errors import InvalidInputError
 from hockeystick.recommendation.sketches import spread_queries
+from hockeystick.spec import real_number
 from hockeystick.strategies.error import momentum as momentum_workload
 from hockeystick.strategies.error import prefix_sums
 from hockeystick.strategies.matrix.base import BLOCK, Array, StrategyMatrix
@@ -66,7 +67,7 @@ class Workload:
     measure: Measure = "mean"
 
     def __post_init__(self) -> None:
-        momentum_workload(1, self.momentum, self.weight_decay)
+        momentum_workload(1, real_number("momentum", self.momentum), real_number("weight_decay", self.weight_decay))
         for name, value, allowed in (
             ("schedule", self.schedule, get_args(Schedule)),
             ("measure", self.measure, get_args(Measure)),
