@@ -19,7 +19,7 @@ import transformers
 from huggingface_training import FIXED, QUIET, model_of, sentences
 from transformers.training_args import ParallelMode
 
-from hockeystick.training.huggingface.arguments import REFUSALS, check_batch_size, checked_arguments
+from hockeystick.training.huggingface.arguments import LAUNCHED, REFUSALS, check_batch_size, checked_arguments
 from hockeystick.training.huggingface.checkpoints import Checkpoints
 from hockeystick.training.huggingface.private_names import CALLED, OVERRIDDEN, check_names
 from hockeystick.training.huggingface.processes import shared
@@ -97,10 +97,12 @@ def test_other_ways_to_share_a_model_out_than_fully_shard_are_refused(config, me
         checked_arguments(given)
 
 
-def test_accelerate_is_not_told_to_share_a_model_out(arguments, monkeypatch):
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(InvalidInputError, match="start with torchrun, and give the training argument fsdp=True"):
-        checked_arguments(arguments())
+@pytest.mark.parametrize("name", LAUNCHED)
+def test_accelerate_is_not_told_to_share_a_model_out(name, arguments, monkeypatch):
+    given = arguments()
+    monkeypatch.setenv(name, "true")
+    with pytest.raises(InvalidInputError, match=f"The {name} environment variable must be unset, .* with torchrun"):
+        checked_arguments(given)
 
 
 def test_several_devices_are_refused(arguments):

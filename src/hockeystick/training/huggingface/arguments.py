@@ -59,6 +59,14 @@ SHARDS = {"version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "state_dic
 ANY = ("reshard_after_forward", "transformer_cls_names_to_wrap")
 """The options of it that may have any value."""
 
+LAUNCHED = (
+    "ACCELERATE_USE_DEEPSPEED",
+    "ACCELERATE_USE_FSDP",
+    "ACCELERATE_USE_MEGATRON_LM",
+    "ACCELERATE_USE_PARALLELISM_CONFIG",
+)
+"""What ``accelerate launch`` sets for ways to share a model out."""
+
 
 def checked_arguments(given: Any) -> Any:
     """A copy of transformers' arguments for the Trainer's own loop, in which every batch is a whole step.
@@ -71,11 +79,12 @@ def checked_arguments(given: Any) -> Any:
             raise InvalidInputError(
                 f"The {refusal.name!r} training argument cannot be {value!r} in private training: {refusal.reason}."
             )
-    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":  # as accelerate launch sets it
-        raise InvalidInputError(
-            "The ACCELERATE_USE_FSDP environment variable must be unset, as accelerate would shard the model after its "
-            "optimizer was made; start with torchrun, and give the training argument fsdp=True."
-        )
+    for name in LAUNCHED:
+        if os.environ.get(name, "false").lower() == "true":
+            raise InvalidInputError(
+                f"The {name} environment variable must be unset, as accelerate would change the model after its "
+                "optimizer was made; start with torchrun, and share a model out by the training argument fsdp=True."
+            )
     if given.n_gpu > 1:
         raise InvalidInputError(
             f"The Trainer needs one device at most to a process; this one has {given.n_gpu}, which would split the "
