@@ -41,6 +41,13 @@ FAULTS = [
     ),
     (
         "noise/exact/kernels.py",
+        "zero = np.zeros((len(step.units), 1))",
+        "zero = np.ones((len(step.units), 1))",
+        "a row beyond the bands counts",
+        THEOREM,
+    ),
+    (
+        "noise/exact/kernels.py",
         "whole = np.floor(value)",
         "whole = np.rint(value)",
         "rint for floor",

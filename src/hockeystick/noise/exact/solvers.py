@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hockeystick.errors import InvalidInputError
 from hockeystick.noise.draws import Draws
 from hockeystick.noise.exact.grid import Grid
-from hockeystick.noise.exact.kernels import Coefficients, Floats, average, beyond, feed_back, round_off
+from hockeystick.noise.exact.kernels import Coefficients, Floats, average, beyond, feed_back, in_fours, round_off
 from hockeystick.noise.exact.lazily import LazyNormal, rounded
 from hockeystick.noise.recent_rows import Coefficients as Entries
 from hockeystick.noise.solver import Layout, Reals, StreamingSolver, Work, block_for, ring_rows
@@ -115,7 +115,8 @@ class Feedback(WholeNumbers):
         )
 
     def _block(self, first: int, count: int, fill: Draws) -> Work:  # type: ignore[override]
-        step, place, ring = self.coefficients(first, count), first % len(self.arrays["ring"]), self.arrays["ring"]
+        ring = self.arrays["ring"]
+        step, place = in_fours(self.coefficients(first, count)), first % len(ring)
 
         def solve(start: int, stop: int) -> None:
             z = drawn(fill, count, first, start, stop)
