@@ -55,8 +55,9 @@ class Noise(optax.GradientTransformationExtraArgs):
     sharded arrays too, and in ``jax.lax.scan``: there it is an ordered callback to the host, so every execution takes a
     step, and tracing or compiling takes none. An update with a state that is not at the run's next step is refused, so
     a step cannot be executed again, from an older state, with new noise or the old. Under jit an error of the run
-    arrives as JAX's runtime error with our sentence at its end, and nothing is released. Functions that are mapped, by
-    ``jax.vmap``, ``jax.shard_map`` or ``jax.pmap``, are refused: one row would be added to several sums.
+    arrives as JAX's runtime error with our sentence at its end, and nothing is released; on a GPU JAX raises it again
+    until :func:`hockeystick.jax.recover` is called. Functions that are mapped, by ``jax.vmap``, ``jax.shard_map`` or
+    ``jax.pmap``, are refused: one row would be added to several sums.
 
     Where the mechanism is exact, sums are whole numbers instead, numpy arrays of int64, as ``clipped_grad`` of an
     execution plan and :func:`hockeystick.training.exact_sum` give them for ``steps`` grid steps in a clipping norm.
