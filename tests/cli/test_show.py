@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import hockeystick as hs
+from hockeystick.cli import INTERRUPTED, common
 
 PLANS = Path(__file__).resolve().parents[2] / "examples" / "plans"
 
@@ -123,6 +124,20 @@ def test_hints_are_a_list_in_json_and_lines_on_stderr(cli) -> None:
     cli.write_plan(FEW)
     assert cli("epsilon", "plan.toml", "--json").json["hints"] == []
     assert "hint" not in cli("epsilon", "plan.toml").err
+
+
+def test_a_calibration_is_printed_and_saved_before_its_hints(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number in a hint is estimated, which may take longer than the answer; an interruption leaves the answer."""
+
+    def interrupted(certificate: hs.Certificate, **asked: object) -> list[str]:
+        assert hs.Certificate.load("plan.certificate.json") == certificate
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(common, "hints_of", interrupted)
+    cli.write_plan(FEW | {"sampler.kind": '"deterministic"'})
+    done = cli("calibrate", "plan.toml")
+    assert done.code == INTERRUPTED
+    assert done.out.splitlines()[-1].startswith("noise_multiplier = ")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """hockeystick calibrate: the smallest certified noise multiplier for a target."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -60,16 +61,15 @@ def command(
     common.say_of_sampling(certificate, allowed=monte_carlo is not None)
     if budget is not None and certificate.cut_off:
         common.say("the budget ended the search; a larger one may find less noise, and so may an idle machine")
+    hints = partial(
+        common.hints_of, certificate, epsilon=target, sampling=monte_carlo is not None, method=method, budget=budget
+    )
     with common.saving(certificate, path):
-        better = common.hints_of(
-            certificate, epsilon=target, sampling=monte_carlo is not None, method=method, budget=budget
-        )
         if json:
-            target_json = {"target": {"epsilon": target, "delta": at}, "certificate": path, "hints": better}
+            target_json = {"target": {"epsilon": target, "delta": at}, "certificate": path, "hints": hints()}
             common.emit_json(common.claim_json(certificate, deadline.elapsed()) | target_json)
-        else:
-            common.say_hints(better)
-            common.emit(certificate.text(requirements=verbose))
-    if not json:
-        common.emit(f"certificate written to {path}")
-        common.emit(f"noise_multiplier = {certificate.mechanism.sigma!r} for epsilon = {target!r}, delta = {at!r}")
+            return
+        common.emit(certificate.text(requirements=verbose))
+    common.emit(f"certificate written to {path}")
+    common.emit(f"noise_multiplier = {certificate.mechanism.sigma!r} for epsilon = {target!r}, delta = {at!r}")
+    common.say_hints(hints())  # after the answer: the estimate in a hint may take longer, and compile more
