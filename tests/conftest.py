@@ -94,11 +94,15 @@ COLLECTED = pytest.StashKey[frozenset[str]]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Import and collect without looking for garbage among a million objects that stay: a third of the time."""
+    """Import and collect without looking for garbage, and look at nothing of it later: two million objects stay.
+
+    Collection takes a third less time, and every search among all objects a second less, of which tests make many.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
 
 
