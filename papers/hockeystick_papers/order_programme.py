@@ -22,9 +22,9 @@ from math import exp, expm1, inf, isfinite, log, log1p
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from hockeystick.bounds import Profile
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.moments.log_moments import SMALLEST_LOG_DELTA, LogMoments, moment_delta
 
@@ -100,13 +100,13 @@ def _candidates(orders: Array, log_excess: Array, epsilon: float) -> list["_Poly
     return candidates
 
 
-@njit(cache=True)
+@kernel
 def _log_expm1(x: float) -> float:
     value: float = x + np.log(-np.expm1(-x))
     return value
 
 
-@njit(cache=True)
+@kernel
 def _violation(order: float, log_excess: float, log_mass: float, log_upper: float) -> float:
     """How far the two-atom law exceeds the moment of this order, on a log scale; grows with the mass.
 
@@ -119,7 +119,7 @@ def _violation(order: float, log_excess: float, log_mass: float, log_upper: floa
     return log_mass + _log_expm1(order * log_upper) - right
 
 
-@njit(cache=True)
+@kernel
 def _largest_mass(order: float, log_excess: float, log_upper: float, highest: float) -> float:
     """log p at which the order becomes tight, by bisection; at most ``highest``."""
     low = min(log_excess - _log_expm1(order * log_upper), highest)
@@ -137,7 +137,7 @@ def _largest_mass(order: float, log_excess: float, log_upper: float, highest: fl
     return low
 
 
-@njit(cache=True)
+@kernel
 def _allowed(orders: Array, log_excess: Array, log_upper: float, start: int) -> tuple[float, int]:
     """log p that all orders allow at x_2, and the tight order. O(orders), some passes."""
     active = start
@@ -157,7 +157,7 @@ def _allowed(orders: Array, log_excess: Array, log_upper: float, start: int) -> 
     return mass, active
 
 
-@njit(cache=True)
+@kernel
 def _worst_law(orders: Array, log_excess: Array, epsilon: float) -> tuple[float, float, int, int]:
     """The two-atom law with the largest ``p (x_2 - c)``: log p, log(x_2 / c), and the orders tight on both sides.
 

@@ -1,12 +1,12 @@
 """Kernels of the excesses of moments: sums in the log domain; arrays in, arrays out."""
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import Array
 
 
-@njit(cache=True)
+@kernel
 def thinned_excess(orders: Array, log_rate: float, log_rest: float, precision: float, log_factorial: Array) -> Array:
     """log of ``sum_r C(a,r) (1-q)^(a-r) q^r (e^(g_r) - 1)`` for q < 1. O(sum of orders)."""
     result = np.empty(orders.size)
@@ -22,7 +22,7 @@ def thinned_excess(orders: Array, log_rate: float, log_rest: float, precision: f
     return result
 
 
-@njit(cache=True)
+@kernel
 def recurrence(growth: Array, log_excess: Array, count: float, log_factorial: Array) -> Array:
     """log of ``E X^n - 1``, X the mean of ``count`` copies, n = 0..N <= count + 1. O(N^2).
 
@@ -43,7 +43,7 @@ def recurrence(growth: Array, log_excess: Array, count: float, log_factorial: Ar
     return result
 
 
-@njit(cache=True)
+@kernel
 def convolved(a: Array, na: float, b: Array, nb: float, log_factorial: Array) -> Array:
     """log of ``E ((na A + nb B)/(na + nb))^n - 1`` from the logs a and b of ``E A^r - 1``, ``E B^r - 1``. O(N^2).
 
@@ -60,7 +60,7 @@ def convolved(a: Array, na: float, b: Array, nb: float, log_factorial: Array) ->
     return result
 
 
-@njit(cache=True)
+@kernel
 def _log_sum(a: float, b: float) -> float:
     """log(e^a + e^b)."""
     high, low = max(a, b), min(a, b)
@@ -69,7 +69,7 @@ def _log_sum(a: float, b: float) -> float:
     return float(high + np.log1p(np.exp(low - high)))
 
 
-@njit(cache=True)
+@kernel
 def _log_total(terms: Array) -> float:
     """log of the sum of e^terms."""
     top = terms.max()

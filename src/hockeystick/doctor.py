@@ -9,6 +9,7 @@ from pathlib import Path
 from platform import machine, python_version, system
 from tempfile import TemporaryFile
 from time import monotonic
+from typing import Any
 
 from packaging.requirements import Requirement
 
@@ -161,7 +162,8 @@ def kernel_cache() -> Path | None:
     try:
         from hockeystick.laws.kernels import spread_pairs
 
-        folder = Path(str(spread_pairs.stats.cache_path))
+        compiled: Any = spread_pairs
+        folder = Path(str(compiled.stats.cache_path))
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             return folder

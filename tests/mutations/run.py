@@ -240,7 +240,7 @@ def planted(root: Path, fault: Fault) -> Iterator[None]:
     """
     text, place = fault.planted(root), root / fault.path
     with tempfile.TemporaryDirectory(dir=root) as away:
-        changed = _importers(root, fault.path) if "njit" in text else [fault.path]
+        changed = _importers(root, fault.path) if "@kernel" in text else [fault.path]
         kept = {file: Path(away) / str(number) for number, file in enumerate(_compiled(root, changed))}
         for file, copy in [*kept.items(), (place, Path(away) / "source")]:
             shutil.move(file, copy)

@@ -72,7 +72,7 @@ def test_a_fault_is_taken_back_with_what_was_compiled_of_it(tmp_path):
     """Of the file and of those that import it: numba stores what calls a kernel without looking at the kernel."""
     folder = tmp_path / HARNESS.SOURCE
     (folder / "laws" / "__pycache__").mkdir(parents=True)
-    (folder / "laws" / "kernels.py").write_text("@njit\ndef f(x): return x\n")
+    (folder / "laws" / "kernels.py").write_text("@kernel\ndef f(x): return x\n")
     (folder / "laws" / "user.py").write_text("from hockeystick.laws.kernels import f\n")
     (folder / "laws" / "further.py").write_text("from hockeystick.laws import user\n")
     (folder / "laws" / "other.py").write_text("import numpy\n")

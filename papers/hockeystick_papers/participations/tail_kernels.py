@@ -4,9 +4,9 @@ from math import exp, expm1, inf, log, log1p, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import Array
 
 Indices = NDArray[np.int64]
@@ -41,7 +41,7 @@ class Earlier(NamedTuple):
     largest: Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def advance(
     starts: Indices, columns: Indices, entries: Array, first: int, last: int, seen: int, gram: Array
 ) -> tuple[Indices, Array, Array, Array, Array, Array]:
@@ -84,7 +84,7 @@ def advance(
     return which, norms, own, total, square, largest
 
 
-@njit(cache=True, nogil=True, fastmath=REASSOCIATE)
+@kernel(fastmath=REASSOCIATE)
 def _moments(products: Array) -> tuple[float, float, float]:
     """Sum, sum of squares and largest of non-negative numbers."""
     total, square, largest = 0.0, 0.0, 0.0
@@ -96,7 +96,7 @@ def _moments(products: Array) -> tuple[float, float, float]:
     return total, square, largest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_row(columns: Indices, entries: Array, gram: Array) -> None:
     """Add one row's products. A row without gaps, the usual one, is added by slices."""
     count = columns.size
@@ -115,7 +115,7 @@ def _add_row(columns: Indices, entries: Array, gram: Array) -> None:
                 line[offset + columns[b]] += entry * entries[b]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def growth(exponent: float, prob: float) -> float:
     """``log(1 - p + p e^x)``, the cumulant generating function of one participation, for x >= 0."""
     if exponent < LARGEST_EXPONENT:
@@ -123,7 +123,7 @@ def growth(exponent: float, prob: float) -> float:
     return exponent + log(prob + (1.0 - prob) * exp(-exponent))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def curvature(exponent: float, prob: float, most: float) -> float:
     """At least ``(growth(y) - p y) / y^2`` for every y in (0, x]; never above ``most``, a bound for all y > 0.
 
@@ -141,7 +141,7 @@ def curvature(exponent: float, prob: float, most: float) -> float:
     return min(quotient * (1.0 + CANCELLATION), most)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_odds_with(
     earlier: Earlier, error: float, log_budget: float, quantile: float, prob: float, most: float
 ) -> Array:
@@ -179,7 +179,7 @@ def log_odds_with(
     return raised
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_odds_without(own: Array, error: float, log_budget: float, quantile: float) -> Array:
     """The rise of the log odds under Q, where the earlier outputs are pure noise."""
     sharpening = log(max(quantile * ROOT_TWO_PI, 1.0))

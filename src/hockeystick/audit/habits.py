@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from hockeystick.audit.chances import Array, Flags, before
+from hockeystick.compiling import kernel
 
 Levels = NDArray[np.int8]
 
@@ -137,7 +137,7 @@ BETS: Mapping[str, tuple[Callable[[Habits, int, Array, Flags], Levels], str]] = 
 """The weights of each bet, and what it means when the bet wins."""
 
 
-@njit(cache=True)
+@kernel
 def settle(chances: Array, present: Flags, weights: Levels, strengths: Array, logs: Array) -> None:
     """Add to ``logs``, shape (bets, strengths), the logarithms of what each bet of one step pays.
 

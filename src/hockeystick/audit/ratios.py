@@ -9,9 +9,9 @@ from math import comb, lgamma, log
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.errors import UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.monte_carlo.bins import kernels as bins
@@ -209,7 +209,7 @@ def _log_ratios_of_subsets(outputs: Array, law: Participations) -> Array:
     return logs
 
 
-@njit(cache=True)
+@kernel
 def _each_of_subsets(scaled: Array, fresh: NDArray[np.bool_], prob: float, outputs: NDArray[Any], logs: Array) -> None:
     for sample in range(logs.size):
         logs[sample] = subsets.log_ratio(scaled, fresh, prob, outputs[sample])
@@ -229,7 +229,7 @@ def _renewing(mechanism: Mechanism, pair: RenewalMixture) -> Ratio:
     return Ratio(log_ratios)
 
 
-@njit(cache=True)
+@kernel
 def _each_of_renewals(law: renewal.Recursion, outputs: Array, logs: Array) -> None:
     work = renewal.workspace(law)
     for sample in range(logs.size):

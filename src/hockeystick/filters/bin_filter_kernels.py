@@ -10,9 +10,9 @@ Proof: docs/theory/bin-filters.md. Cost: O(laws moves sums).
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import Array
 
 Places = NDArray[np.int64]
@@ -61,7 +61,7 @@ class Units(NamedTuple):
     size: int
 
 
-@njit(cache=True)
+@kernel
 def following(
     after: Array, gained: Array, lowest: Array, highest: Array, told: Array, share: Array, rounded: Units
 ) -> tuple[Places, Places, Places, Places, Places]:
@@ -108,7 +108,7 @@ def following(
     return runs[0, :n], runs[1, :n], runs[2, :n], runs[3, :n], runs[4, :n]
 
 
-@njit(cache=True)
+@kernel
 def chances(
     sources: Places, first: Places, end: Places, targets: Places, totals: Array, below: Array, box: int
 ) -> Array:
@@ -120,7 +120,7 @@ def chances(
     return likely
 
 
-@njit(cache=True)
+@kernel
 def _sorted(targets: Places, units: Places, count: int) -> tuple[Places, Places]:
     starts = np.zeros(2 * count + 1, np.int64)
     for e in range(targets.size):
@@ -136,7 +136,7 @@ def _sorted(targets: Places, units: Places, count: int) -> tuple[Places, Places]
     return starts, order
 
 
-@njit(cache=True)
+@kernel
 def advance(
     laws: Array, origin: Places, into: Places, moves: Moves, starts: Places, masses: Array, target: Array
 ) -> None:

@@ -4,8 +4,8 @@ Proof: docs/theory/separated-windows.md, "From below". Only non-negative terms a
 """
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.mixture_kernels import Counts
 
@@ -27,7 +27,7 @@ def renewal_sum(counts: Counts, chances: Array, min_sep: int, first: Array) -> t
     return masses, (counts.size + 2.0) * 4.0 * (chances.size + 1.0) * UNIT_ROUNDOFF
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _largest(counts: Counts, most: int, min_sep: int) -> Counts:
     """The largest sum from each step on, shape (n + min_sep + 1,)."""
     n = counts.size
@@ -37,7 +37,7 @@ def _largest(counts: Counts, most: int, min_sep: int) -> Counts:
     return best
 
 
-@njit(cache=True)
+@kernel
 def _backwards(counts: Counts, chances: Array, min_sep: int, first: Array) -> Array:
     """``f_t = chances[0] f_(t+1) + sum_j chances[j] f_(t+min_sep)``, shifted by j counts[t]; f is 1 at 0 in the end."""
     n, most = counts.size, chances.size - 1

@@ -18,9 +18,9 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.filters.cell_masses import cell_masses
 from hockeystick.filters.summary_tables import summary_tables
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
@@ -183,7 +183,7 @@ def work_of(histories: int, size: float, steps: int) -> float:
     return float(steps) * SUMMARIES * CELLS * (2.0 * histories + 1.0) * size
 
 
-@njit(cache=True)
+@kernel
 def _forwards(steps: int, table: Filter, next_history: Places, with_it: Array, plain: Array) -> tuple[Array, Array]:
     """The laws of T after all steps, without the example and with it; sums outside are kept at the nearest end.
 
@@ -211,7 +211,7 @@ def _forwards(steps: int, table: Filter, next_history: Places, with_it: Array, p
     return without.sum(axis=0), present.sum(axis=0).sum(axis=0)
 
 
-@njit(cache=True)
+@kernel
 def _shift(target: Array, source: Array, weight: float, step: int) -> None:
     """``target += weight`` times the source moved by ``step`` places, what is outside joined to the end."""
     size = target.size

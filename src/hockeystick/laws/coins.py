@@ -3,12 +3,12 @@
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_chances(prob: float, copies: int, counts: int) -> Array:
     """Logs of the chances that j of ``copies`` independent copies take part, given that fewer than ``counts`` do.
 

@@ -10,9 +10,9 @@ of ``expm1`` terms. Proofs: docs/theory/laws.md.
 from math import log
 
 import numpy as np
-from numba import njit
 from scipy.special import ndtr
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.grid import Resolution, gaussian_nodes
 from hockeystick.laws.law import (
     ORDINARY,
@@ -32,7 +32,7 @@ QUADRATURE_POINTS = 12
 """Of Gauss and Legendre for each cell; cells are short enough that more would change rounding alone."""
 
 
-@njit(cache=True)
+@kernel
 def _cells(
     y: Array, weights: Array, shifts: Array, points: Array, point_weights: Array, log_scale: float
 ) -> tuple[Array, Array, Array]:

@@ -16,8 +16,9 @@ the time that the first answer on a machine takes: their error messages alone co
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from hockeystick.compiling import kernel
 
 Array = NDArray[np.float64]
 
@@ -29,7 +30,7 @@ class Ends(NamedTuple):
     limit: float
 
 
-@njit(cache=True)
+@kernel
 def _running_sums(values: Array) -> Array:
     """The sums of the first 0, 1, 2, ... values."""
     sums = np.zeros(values.size + 1)
@@ -38,7 +39,7 @@ def _running_sums(values: Array) -> Array:
     return sums
 
 
-@njit(cache=True)
+@kernel
 def _running_sums_back(values: Array) -> Array:
     """The sums of the last 0, 1, 2, ... values."""
     sums = np.zeros(values.size + 1)
@@ -47,7 +48,7 @@ def _running_sums_back(values: Array) -> Array:
     return sums
 
 
-@njit(cache=True)
+@kernel
 def _open_above(grid: Array) -> Array:
     """The grid with infinity behind its last node."""
     edge = np.empty(grid.size + 1)
@@ -57,7 +58,7 @@ def _open_above(grid: Array) -> Array:
     return edge
 
 
-@njit(cache=True)
+@kernel
 def _row_masses(mass: float, ratio: float, q: float, p_low: float, p_high: float, product: bool) -> tuple[float, float]:
     """Q- and P-mass of one node's pairs with partners that have ``q`` and ``p_low + p_high`` together."""
     if product:
@@ -65,7 +66,7 @@ def _row_masses(mass: float, ratio: float, q: float, p_low: float, p_high: float
     return mass * q, mass * ratio * q + mass * (p_low + p_high)  # ratio * q might overflow
 
 
-@njit(cache=True)
+@kernel
 def _skippable(mass: float, ratio: float, q: Array, p: Array, product: bool, skip: float) -> int:
     """How many partners, of running sums ``q`` and ``p``, have pairs with both masses below ``skip``, by bisection."""
     few, many = 0, q.size - 1
@@ -79,7 +80,7 @@ def _skippable(mass: float, ratio: float, q: Array, p: Array, product: bool, ski
     return few
 
 
-@njit(cache=True)
+@kernel
 def _partners(
     mass: float, ratio: float, low_q: Array, low_p: Array, high_q: Array, high_p: Array, product: bool, skip: float
 ) -> tuple[int, int, float, float]:
@@ -98,7 +99,7 @@ def _partners(
     return low, size - high, q, p
 
 
-@njit(cache=True)
+@kernel
 def _within(ratio: float, h: Array, product: bool, limit: float) -> int:
     """How many partners, from the first one on, have pairs with a product of at most ``limit``."""
     if not product or ratio * h[-1] <= limit:
@@ -113,7 +114,7 @@ def _within(ratio: float, h: Array, product: bool, limit: float) -> int:
     return below
 
 
-@njit(cache=True)
+@kernel
 def _cell(grid: Array, ratio: float) -> int:
     """Index k of the cell with grid[k] <= ratio < grid[k+1]; 0 below the grid, the last node above it."""
     below, above = 0, grid.size  # np.searchsorted would take half a second to compile
@@ -126,7 +127,7 @@ def _cell(grid: Array, ratio: float) -> int:
     return max(below - 1, 0)
 
 
-@njit(cache=True)
+@kernel
 def spread_pairs(
     g: Array, mass_g: Array, h: Array, mass_h: Array, grid: Array, product: bool, square: bool, ends: Ends
 ) -> tuple[Array, float, float, float]:
@@ -187,7 +188,7 @@ def spread_pairs(
     return out, p_inf, skipped_q, skipped_p
 
 
-@njit(cache=True)
+@kernel
 def contract_pairs(
     g: Array, mass_g: Array, h: Array, mass_h: Array, grid: Array, product: bool, square: bool, ends: Ends
 ) -> tuple[Array, Array, float]:

@@ -1,8 +1,9 @@
 """Hot loops of the mixtures on a lattice: plain arrays in, plain arrays out, compiled by numba. No exponentials."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from hockeystick.compiling import kernel
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -11,7 +12,7 @@ LANES = 64
 """Places that go through the polynomial side by side: enough to fill the vector units, few enough for the cache."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def polynomial(coefficients: Array, places: Array) -> Array:
     """``sum_k coefficients[k] * places[j]**k`` by Horner's rule, for non-negative coefficients and places.
 
@@ -35,7 +36,7 @@ def polynomial(coefficients: Array, places: Array) -> Array:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def two_point_sum(probabilities: Array, counts: Counts, prune: float) -> tuple[Array, float]:
     """The law of ``sum_j counts[j] * Bernoulli(probabilities[j])``, without its ends.
 

@@ -10,9 +10,9 @@ Proofs: docs/theory/truncated-steps.md.
 from math import ceil, sqrt
 
 import numpy as np
-from numba import njit
 from scipy.special import ndtr, ndtri
 
+from hockeystick.compiling import kernel
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.discretise import QUADRATURE_POINTS
 from hockeystick.laws.grid import Resolution
@@ -91,7 +91,7 @@ def _nodes(ahead: float, behind: float, resolution: Resolution) -> Array:
     return np.linspace(low, high, count + 1)
 
 
-@njit(cache=True)
+@kernel
 def _cells(
     y: Array, weights: Array, ahead: Array, behind: Array, points: Array, point_weights: Array
 ) -> tuple[Array, Array, Array]:
@@ -122,7 +122,7 @@ def _cells(
     return ratio, mass, right
 
 
-@njit(cache=True)
+@kernel
 def _excess(x: float, step: float, ratio: float, weights: Array, ahead: Array, behind: Array) -> tuple[float, float]:
     """The density of Q at x, and by how much that of P exceeds ``ratio`` times it; both times sqrt(2 pi)."""
     density, excess = 0.0, 0.0

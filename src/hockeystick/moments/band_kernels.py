@@ -15,9 +15,9 @@ Proofs: ``docs/theory/bins-moments.md``.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import Array
 
 Counts = NDArray[np.int64]
@@ -43,7 +43,7 @@ class Step(NamedTuple):
     empty: bool
 
 
-@njit(cache=True)
+@kernel
 def first_states(budget: int, window: int) -> Counts:
     """How many of the states with v + k <= budget have a latest count below r = 0..budget + 1; shape (budget + 2,)."""
     first = np.zeros(budget + 2, dtype=np.int64)
@@ -55,7 +55,7 @@ def first_states(budget: int, window: int) -> Counts:
     return first
 
 
-@njit(cache=True)
+@kernel
 def decay_table(largest: int, peak: float) -> Array:
     """``exp(-peak r k)``, shape (largest + 1, largest + 1)."""
     table = np.empty((largest + 1, largest + 1))
@@ -65,7 +65,7 @@ def decay_table(largest: int, peak: float) -> Array:
     return table
 
 
-@njit(cache=True)
+@kernel
 def _own_weights(largest: int, diagonal: float, peak: float) -> Array:
     """``exp((D - peak) r (r-1) / 2) / r!`` for r = 0..largest."""
     weights = np.empty(largest + 1)
@@ -76,7 +76,7 @@ def _own_weights(largest: int, diagonal: float, peak: float) -> Array:
     return weights
 
 
-@njit(cache=True)
+@kernel
 def _following(counts: Counts, partial: Array, total: int, largest: int, band: Array) -> int:
     """The next tuple with a sum of at most ``largest`` in lexicographic order, in place; its sum, or -1 at the end.
 
@@ -98,7 +98,7 @@ def _following(counts: Counts, partial: Array, total: int, largest: int, band: A
     return total + 1
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _advance(
     old: Array,
     new: Array,
@@ -176,7 +176,7 @@ def _advance(
     return grown
 
 
-@njit(cache=True)
+@kernel
 def grow_clusters(
     clusters: Array, start: int, bins: int, decay: Array, diagonals: Array, bands: Array, peak: float
 ) -> None:
@@ -207,7 +207,7 @@ def grow_clusters(
         old, new = new, old
 
 
-@njit(cache=True)
+@kernel
 def sweep_bin(old: Array, new: Array, total: Array, decay: Array, diagonal: float, band: Array, peak: float) -> None:
     """All draws on one bin more: ``new`` from ``old``, and ``total``, by mass, grows by those whose last bin it is.
 
@@ -216,7 +216,7 @@ def sweep_bin(old: Array, new: Array, total: Array, decay: Array, diagonal: floa
     total += _advance(old, new, decay, Step(0, 0, band.size - 1, True, True), diagonal, band, peak, 0.0)
 
 
-@njit(cache=True)
+@kernel
 def _join(total: Array, weight: float, clusters: Array, length: int, reach: int, rest: Array, decay: Array) -> None:
     """total[m] += weight * sum over n of cluster[n] rest[m - n], scaled; the sum over n is formed first."""
     cluster, least = clusters[length - 1], 1 + (length - 1 + reach - 1) // reach  # fewest draws
@@ -227,7 +227,7 @@ def _join(total: Array, weight: float, clusters: Array, length: int, reach: int,
         total[m] += weight * value
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _chain(clusters: Array, origin: int, steps: int, reach: int, decay: Array, result: Array) -> None:
     """``result[n, m]``: all counts on the bins origin..origin+n-1 after and before ``reach`` bins that are not drawn.
 
@@ -245,7 +245,7 @@ def _chain(clusters: Array, origin: int, steps: int, reach: int, decay: Array, r
             result[n, m] += result[n - 1, m]
 
 
-@njit(cache=True)
+@kernel
 def close_shared(clusters: Array, bins: int, reach: int, decay: Array) -> Array:
     """All counts on the ring with ``reach`` bins in a row that are not drawn; ``clusters`` has a single first row."""
     chain = np.empty((bins + 1, decay.shape[0]))
@@ -258,7 +258,7 @@ def close_shared(clusters: Array, bins: int, reach: int, decay: Array) -> Array:
     return total
 
 
-@njit(cache=True)
+@kernel
 def close_from(clusters: Array, origin: int, bins: int, reach: int, decay: Array) -> Array:
     """What :func:`close_shared` sums, for one place p = origin, where every bin has a row of clusters of its own."""
     chain, total = np.empty((bins + 1, decay.shape[0])), np.zeros(decay.shape[0])
@@ -274,7 +274,7 @@ def close_from(clusters: Array, origin: int, bins: int, reach: int, decay: Array
     return total
 
 
-@njit(cache=True)
+@kernel
 def without_gap(bins: int, decay: Array, diagonals: Array, bands: Array, peak: float) -> Array:
     """All counts on the ring with no ``reach`` bins in a row that are not drawn, shape (largest + 1,).
 
@@ -328,7 +328,7 @@ def without_gap(bins: int, decay: Array, diagonals: Array, bands: Array, peak: f
     return result
 
 
-@njit(cache=True)
+@kernel
 def log_product(a: Array, b: Array) -> Array:
     """Logs of the coefficients of a product of two power series from the logs of theirs, cut to the same length."""
     result = np.empty(a.size)

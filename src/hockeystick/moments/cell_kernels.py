@@ -10,9 +10,9 @@ All terms of all sums of weights are positive. Proofs: ``docs/theory/moment-majo
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import Array
 from hockeystick.moments.double_double import Pairs, add, add_positive, multiply, shift
 from hockeystick.moments.normal_tail import FARTHEST, LEAST_CHANCE, LEFT_OUT, PLACES, TERMS, in_range, tail_coefficients
@@ -86,7 +86,7 @@ class Factors(NamedTuple):
     inverse: Pairs
 
 
-@njit(cache=True)
+@kernel
 def step_weights(pattern: Counts, windows: Windows, factors: Factors) -> Pairs:
     """The weight of r draws of the bin that follows a window, shape (windows, largest + 1).
 
@@ -108,7 +108,7 @@ def step_weights(pattern: Counts, windows: Windows, factors: Factors) -> Pairs:
     return result
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _weight_within(start: Counts, kinds: Counts, factors: Factors) -> complex:
     """The weight of the counts of the bins 0..reach-1 among themselves; ``start`` is their window from bin reach."""
     powers, inverse = factors.powers, factors.inverse
@@ -123,7 +123,7 @@ def _weight_within(start: Counts, kinds: Counts, factors: Factors) -> complex:
     return value
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _towards_start(start: Counts, j: int, room: int, kinds: Counts, powers: Pairs, ahead: Pairs) -> None:
     """Weight between r = 0..room draws of bin j and the bins 0..reach-1 across the seam, into ``ahead``."""
     reach, bins = start.size, kinds.shape[0]
@@ -135,7 +135,7 @@ def _towards_start(start: Counts, j: int, room: int, kinds: Counts, powers: Pair
                 ahead[r] = multiply(ahead[r], powers[kinds[j, bins - j + i], x])
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _reached(places: Counts, room: int, windows: Windows, reached: Counts, marks: Counts) -> int:
     """The windows that up to ``room`` draws of the next bin lead to, into ``reached``; how many. Marks are 0."""
     masses, following = windows.masses, windows.following
@@ -152,7 +152,7 @@ def _reached(places: Counts, room: int, windows: Windows, reached: Counts, marks
     return size
 
 
-@njit(cache=True)
+@kernel
 def _advance(
     old: Pairs,
     new: Pairs,
@@ -180,7 +180,7 @@ def _advance(
                 new[target, t + r] = add_positive(new[target, t + r], term)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _join(table: Pairs, before: Pairs, after: Pairs, places: Counts, least: int, windows: Windows) -> None:
     """Add to ``table[., n]`` all pairs of a state before a bin, with a window in ``places``, and one after it."""
     masses, counts, offsets = windows.masses, windows.counts, windows.offsets
@@ -196,7 +196,7 @@ def _join(table: Pairs, before: Pairs, after: Pairs, places: Counts, least: int,
                     row[t + r] = add_positive(row[t + r], multiply(value, after[x, r]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_ring(
     tables: Pairs,
     groups: Counts,
@@ -257,7 +257,7 @@ def add_ring(
             places, reached = reached, places
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _weight_across(before: Counts, after: Counts, kinds: Counts, powers: Pairs) -> complex:
     """The weight across a bin; ``kinds[x, y]`` is that of the bins x + 1 before it and y + 1 after it."""
     value, reach = complex(1.0, 0.0), before.size
@@ -269,7 +269,7 @@ def _weight_across(before: Counts, after: Counts, kinds: Counts, powers: Pairs) 
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def collect(
     sums: Pairs,
     lowest: int,
@@ -322,7 +322,7 @@ def collect(
                         term = multiply(term, rest)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _tails(place: float, edges: Array, per_deviation: complex, coefficients: Pairs, above: NDArray[np.bool_]) -> None:
     """Expansions of ``Pr(|N(0, 1)| on the far side of each edge)``, and whether the edge is at or above the mean."""
     for e in range(edges.size):
@@ -333,7 +333,7 @@ def _tails(place: float, edges: Array, per_deviation: complex, coefficients: Pai
             tail_coefficients(z if above[e] else -z, coefficients[e])
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _expanded(row: Pairs, coefficients: Pairs, above: bool) -> complex:
     """The sum of weights times tails: the distance of an edge falls with the mean if it is above it, else grows."""
     value = complex(0.0, 0.0)
@@ -346,7 +346,7 @@ def _expanded(row: Pairs, coefficients: Pairs, above: bool) -> complex:
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_cells(
     moments: Pairs, sizes: Array, sums: Pairs, lowest: int, first: int, last: int, edges: Array, per_deviation: complex
 ) -> None:

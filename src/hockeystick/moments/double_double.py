@@ -16,10 +16,11 @@ from fractions import Fraction
 from typing import Any, cast
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import Array
 
 Pairs = NDArray[np.complex128]
@@ -39,7 +40,7 @@ fused_multiply_add: Callable[[float, float, float], float] = cast(Any, intrinsic
 """``a b + c`` with one rounding, everywhere: an instruction where the processor has it, a slow call elsewhere."""
 
 
-@njit(cache=True)
+@kernel
 def two_sum(a: float, b: float) -> tuple[float, float]:
     """``a + b`` exactly, as rounded sum and error (Knuth)."""
     s = a + b
@@ -47,21 +48,21 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
     return s, (a - (s - t)) + (b - t)
 
 
-@njit(cache=True)
+@kernel
 def _quick_two_sum(a: float, b: float) -> complex:
     """``a + b`` exactly where ``|a| >= |b|`` or ``a = 0`` (Dekker)."""
     s = a + b
     return complex(s, b - (s - a))
 
 
-@njit(cache=True)
+@kernel
 def product(a: float, b: float) -> complex:
     """``a b`` exactly."""
     p = a * b
     return complex(p, fused_multiply_add(a, b, -p))
 
 
-@njit(cache=True)
+@kernel
 def add(a: complex, b: complex) -> complex:
     """The sum of two numbers of any signs."""
     s, s_low = two_sum(a.real, b.real)
@@ -70,14 +71,14 @@ def add(a: complex, b: complex) -> complex:
     return _quick_two_sum(v.real, t_low + v.imag)
 
 
-@njit(cache=True)
+@kernel
 def add_positive(a: complex, b: complex) -> complex:
     """The sum of two numbers of one sign; half the work of :func:`add`."""
     s, s_low = two_sum(a.real, b.real)
     return _quick_two_sum(s, s_low + (a.imag + b.imag))
 
 
-@njit(cache=True)
+@kernel
 def multiply(a: complex, b: complex) -> complex:
     """The product."""
     p = product(a.real, b.real)
@@ -85,7 +86,7 @@ def multiply(a: complex, b: complex) -> complex:
     return _quick_two_sum(p.real, p.imag + cross)
 
 
-@njit(cache=True)
+@kernel
 def divide(a: complex, b: complex) -> complex:
     """The quotient, as that of the high parts and what is left over it."""
     q = a.real / b.real
@@ -93,27 +94,27 @@ def divide(a: complex, b: complex) -> complex:
     return _quick_two_sum(q, rest.real / b.real)
 
 
-@njit(cache=True)
+@kernel
 def shift(a: complex, factor: float) -> complex:
     """``a`` times a power of two or its negative, exactly."""
     return complex(factor * a.real, factor * a.imag)
 
 
-@njit(cache=True)
+@kernel
 def gather(total: Pairs, weight: complex, source: Pairs) -> None:
     """``total += weight source``, element by element, for numbers of one sign."""
     for k in range(total.size):
         total[k] = add_positive(total[k], multiply(source[k], weight))
 
 
-@njit(cache=True)
+@kernel
 def accumulate(total: Pairs, source: Pairs) -> None:
     """``total += source``, element by element, for numbers of one sign."""
     for k in range(total.size):
         total[k] = add_positive(total[k], source[k])
 
 
-@njit(cache=True)
+@kernel
 def products(scale: float, numbers: Array) -> Pairs:
     """``scale * numbers`` exactly, for an array of any shape."""
     result = np.empty(numbers.size, dtype=np.complex128)

@@ -8,8 +8,8 @@ from fractions import Fraction
 from math import factorial, isqrt, ldexp
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.moments.double_double import Pairs, add, multiply, pair_of
 
 EXPONENTIAL_ERROR = 18 * 2.0**-106
@@ -48,7 +48,7 @@ _PER_LOG_TWO = float(1 / _LOG_TWO)
 _COEFFICIENTS = np.array([pair_of(Fraction(1, factorial(n))) for n in range(_DEGREE + 1)])
 
 
-@njit(cache=True)
+@kernel
 def exp_pair(x: complex) -> complex:
     """``e^x`` of a pair within :data:`EXPONENTIAL_ERROR`, for ``|x| <= LARGEST_EXPONENT``."""
     turns = np.floor(x.real * _PER_LOG_TWO + 0.5)
@@ -62,7 +62,7 @@ def exp_pair(x: complex) -> complex:
     return complex(ldexp(value.real, power), ldexp(value.imag, power))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def exponential(exponents: Pairs) -> Pairs:
     """:func:`exp_pair` of each element of an array of pairs, of any shape."""
     result = np.empty(exponents.size, dtype=np.complex128)

@@ -7,8 +7,8 @@ from fractions import Fraction
 from math import isqrt
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.moments.double_double import RECIPROCALS, Pairs, add, add_positive, divide, multiply, pair_of, shift
 from hockeystick.moments.exponential import exp_pair
 
@@ -45,7 +45,7 @@ _WEIGHTS = np.array([exp_pair(complex(-((n + 0.5) ** 2) / 8.0, 0.0)) for n in ra
 """``e^(-s^2 / 2)`` at the nodes ``s = (n + 1/2) / 2``."""
 
 
-@njit(cache=True)
+@kernel
 def normal_tail(z: complex) -> complex:
     """``Pr(N(0, 1) > z)`` for ``0 <= z <= FARTHEST``, within :data:`TAIL_ERROR`.
 
@@ -66,7 +66,7 @@ def normal_tail(z: complex) -> complex:
     return total
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def tail_coefficients(z: complex, coefficients: Pairs) -> None:
     """``Pr(N(0, 1) > z + t) = sum_n coefficients[n] t^n`` for ``0 <= z <= FARTHEST``, ``|t| <= 1 / (2 PLACES)``.
 
@@ -80,7 +80,7 @@ def tail_coefficients(z: complex, coefficients: Pairs) -> None:
         before, density = density, multiply(add(multiply(density, z), before), -RECIPROCALS[n])
 
 
-@njit(cache=True)
+@kernel
 def in_range(whole: complex, left: complex, left_above: bool, right: complex, right_above: bool) -> complex:
     """The part of ``whole`` in a range, from the parts on the far side of its two ends, as seen from the mean.
 

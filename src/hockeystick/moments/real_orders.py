@@ -7,9 +7,9 @@ added. Proofs: ``docs/theory/moments-to-profiles.md``.
 from math import atan, ceil, cos, exp, log, log1p, pi
 
 import numpy as np
-from numba import njit
 from scipy.special import gammaln, lambertw, log_ndtr, ndtr
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
 LOWEST_LOG_THETA = -40.0
@@ -92,7 +92,7 @@ def _outer_nodes(tau: float, bins: int, lowest: float, largest: float, step: flo
     return lowest + step * np.arange(int((last - lowest) / step) + 2, dtype=np.float64)
 
 
-@njit(cache=True)
+@kernel
 def _spaced_sums(weights: Array, stays: Array, leaves: Array, stride: int, skip: int, rows: int) -> tuple[Array, Array]:
     """Sums of every ``skip``-th entry of both tables times the weights, from starts that are ``stride`` apart."""
     laplace, defect = np.zeros(rows), np.zeros(rows)
@@ -203,7 +203,7 @@ def _log_convex_gap(log_u: Array, w: Array, a: float) -> Array:
 AVERAGED_STEP = 0.15
 
 
-@njit(cache=True)
+@kernel
 def _tilted(log_ratio: Array, count: float, log_factorial: Array) -> Array:
     """log of ``N! t^-N [z^N] (sum_r z^r rho_r / r!)^t`` for every row of log rho (rho_0 = 1), N = 0..columns-1 <= t+1.
 

@@ -13,9 +13,9 @@ from math import comb, inf, lgamma, log
 from typing import cast
 
 import numpy as np
-from numba import njit
 from scipy.special import ndtr
 
+from hockeystick.compiling import kernel
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
@@ -170,7 +170,7 @@ def _sums(factors: Array, fields: Array, deadline: Deadline) -> Array:
     return sums
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _draw(
     factors: Array, halved: Array, fields: Array, sums: Array, drawn: int, weight: float, start: int, stop: int
 ) -> None:
@@ -206,7 +206,7 @@ def _draw(
                 sums[largest] += product * two
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@kernel(fastmath={"reassoc", "contract"})
 def _last_draws(halved: Array, field: Array, start: int) -> tuple[float, float]:
     """The sums over one further draw and over a multiset of two, from the bins start, start + 1, ...
 

@@ -18,9 +18,9 @@ one way to draw goes through, as counted in ``docs/theory/moment-majorants/ring.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.moments.double_double import RECIPROCALS, Pairs, accumulate, add_positive, gather, multiply
 
 Counts = NDArray[np.int64]
@@ -43,7 +43,7 @@ class Step(NamedTuple):
     empty: bool
 
 
-@njit(cache=True)
+@kernel
 def powers_of(bases: Pairs, largest: int) -> Pairs:
     """``bases[i] ** n`` for n = 0..largest by repeated products; shape (bases, largest + 1)."""
     result = np.ones((bases.size, largest + 1), dtype=np.complex128)
@@ -53,7 +53,7 @@ def powers_of(bases: Pairs, largest: int) -> Pairs:
     return result
 
 
-@njit(cache=True)
+@kernel
 def own_weights(powers: Pairs) -> Pairs:
     """``e^(r (r-1) / 2) / r!`` for r = 0..largest from the powers of e; shape (largest + 1,)."""
     result = np.ones(powers.size, dtype=np.complex128)
@@ -67,7 +67,7 @@ def own_weights(powers: Pairs) -> Pairs:
 # order and writes to ``largest + 1`` places that move in order.
 
 
-@njit(cache=True)
+@kernel
 def first_states(budget: int, window: int) -> Counts:
     """How many of the states with v + k <= budget have a latest count below r = 0..budget + 1; shape (budget + 2,)."""
     first = np.zeros(budget + 2, dtype=np.int64)
@@ -79,7 +79,7 @@ def first_states(budget: int, window: int) -> Counts:
     return first
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _following(counts: Counts, partial: Pairs, total: int, largest: int, powers: Pairs) -> int:
     """The next tuple with a sum of at most ``largest`` in lexicographic order, in place; its sum, or -1 at the end.
 
@@ -101,7 +101,7 @@ def _following(counts: Counts, partial: Pairs, total: int, largest: int, powers:
     return total + 1
 
 
-@njit(cache=True)
+@kernel
 def first_bin(state: Pairs, clusters: Pairs, own: Pairs) -> None:
     """Clusters of length 1: into ``state``, shape (states,), and ``clusters``, shape (largest + 1, lengths)."""
     largest = own.size - 1
@@ -112,7 +112,7 @@ def first_bin(state: Pairs, clusters: Pairs, own: Pairs) -> None:
         state[place] = clusters[r, 0] = own[r]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_bin(old: Pairs, new: Pairs, clusters: Pairs, length: int, powers: Pairs, own: Pairs, chunk_size: int) -> None:
     """Clusters one bin longer: draws the bin 0, 1, ... times; windows that become all zero are dropped.
 
@@ -135,7 +135,7 @@ def next_bin(old: Pairs, new: Pairs, clusters: Pairs, length: int, powers: Pairs
         clusters[r, length] = sums[r]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_bin(old: Pairs, new: Pairs, total: Pairs, powers: Pairs, own: Pairs, chunk_size: int) -> None:
     """All draws on one bin more: the bin is drawn 0, 1, ... times, and windows may become all zero.
 
@@ -145,7 +145,7 @@ def sweep_bin(old: Pairs, new: Pairs, total: Pairs, powers: Pairs, own: Pairs, c
     accumulate(total, _advance(old, new, powers, own, chunk_size, Step(0, 0, powers.shape[0] - 1, True, True)))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _advance(
     old: Pairs,
     new: Pairs,
@@ -209,7 +209,7 @@ def _advance(
 # drawn divides by n.
 
 
-@njit(cache=True)
+@kernel
 def _multiply_field(new: Pairs, old: Pairs, begin: int, end: int, factor: Pairs) -> None:
     """``new = old factor`` at the places begin..end-1, where ``factor`` starts with that of ``begin``."""
     for k in range(end - begin):
@@ -225,7 +225,7 @@ class _Chain(NamedTuple):
     field: Pairs
 
 
-@njit(cache=True)
+@kernel
 def _draw(level: int, p: int, chain: _Chain, start: int, bins: int, factors: Pairs, wrapped: Pairs) -> None:
     """Make a chain of ``level + 1`` draws of one of ``level``: the next draw is p."""
     place, repeats, weight, field = chain
@@ -247,7 +247,7 @@ def _draw(level: int, p: int, chain: _Chain, start: int, bins: int, factors: Pai
     _multiply_field(new, old, p + bins - wrapped.shape[1], last + 1, wrapped[row])
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _last_two(table: Pairs, inner: Pairs, chain: _Chain, least: int, start: int, factors: Pairs) -> None:
     """Both draws after a chain of all but two.
 
@@ -272,7 +272,7 @@ def _last_two(table: Pairs, inner: Pairs, chain: _Chain, least: int, start: int,
     inner[q : end + 1] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, factors: Pairs, wrapped: Pairs) -> None:
     """``table[m, x] +=`` all chains of m draws from ``start`` to ``start + x`` that begin with the given steps.
 
@@ -331,7 +331,7 @@ def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, f
 # Along the ring.
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def along_ring(clusters: Pairs, origin: int, steps: int, reach: int) -> Pairs:
     """``result[m, n]``: all counts of mass m on the bins origin..origin+n-1 after and before a gap.
 
@@ -356,7 +356,7 @@ def along_ring(clusters: Pairs, origin: int, steps: int, reach: int) -> Pairs:
     return result
 
 
-@njit(cache=True)
+@kernel
 def _join(cluster: Pairs, rest: Pairs) -> Pairs:
     """``sum_k cluster[k] rest[m - k]`` for every mass m; shape (largest + 1,)."""
     result = np.zeros(rest.size, dtype=np.complex128)
@@ -366,7 +366,7 @@ def _join(cluster: Pairs, rest: Pairs) -> Pairs:
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def close_shared(clusters: Pairs, along: Pairs, reach: int) -> Pairs:
     """All counts on the ring with a gap, by mass; ``clusters`` has a single row. Shape (largest + 1,).
 
@@ -381,7 +381,7 @@ def close_shared(clusters: Pairs, along: Pairs, reach: int) -> Pairs:
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def close_from(clusters: Pairs, along: Pairs, origin: int, reach: int) -> Pairs:
     """What :func:`close_shared` sums, for one place p = origin > 0, where every bin has a row of clusters of its own.
 
@@ -396,7 +396,7 @@ def close_from(clusters: Pairs, along: Pairs, origin: int, reach: int) -> Pairs:
     return total
 
 
-@njit(cache=True)
+@kernel
 def total_of(parts: Pairs, weights: Counts) -> Pairs:
     """``sum_x weights[x] parts[x]``, the weights exact; parts of shape (n, largest + 1)."""
     result = np.zeros(parts.shape[1], dtype=np.complex128)

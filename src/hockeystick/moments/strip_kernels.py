@@ -6,9 +6,9 @@ Proofs: ``docs/theory/moment-majorants/strips.md``.
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import Array
 from hockeystick.moments.double_double import RECIPROCALS, Pairs, add_positive, multiply
 from hockeystick.moments.normal_tail import FARTHEST, LEAST_CHANCE, LEFT_OUT, in_range, normal_tail
@@ -16,7 +16,7 @@ from hockeystick.moments.normal_tail import FARTHEST, LEAST_CHANCE, LEFT_OUT, in
 Integers = NDArray[np.int64]
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _add_all(row: Pairs, weight: complex, key: int, field: Pairs, last: int, times: int, labels: Integers) -> None:
     """Add every choice of one more bin from ``last`` on, which was drawn ``times`` times so far."""
     for i in range(last, labels.size):
@@ -26,7 +26,7 @@ def _add_all(row: Pairs, weight: complex, key: int, field: Pairs, last: int, tim
         row[key + labels[i]] = add_positive(row[key + labels[i]], value)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_draws(table: Pairs, first: int, start: int, stop: int, factors: Pairs, labels: Integers) -> None:
     """Add all multisets of 1, 2, ... bins whose smallest one is ``first`` and whose next is in ``start..stop-1``.
 
@@ -68,7 +68,7 @@ def add_draws(table: Pairs, first: int, start: int, stop: int, factors: Pairs, l
             weights[n], keys[n], last[n], times[n], following[n] = value, key, i, again, i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tails_of(step: complex, first: int, tails: Pairs) -> None:
     """``Pr(N(0, 1) > |n| step)`` for n = first, first - 1, ..., into ``tails`` of shape (count,)."""
     for j in range(tails.size):
@@ -76,7 +76,7 @@ def tails_of(step: complex, first: int, tails: Pairs) -> None:
         tails[j] = normal_tail(z) if z.real <= FARTHEST else complex(0.0, 0.0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def strip_sums(sums: Pairs, sizes: Array, row: Pairs, offset: int, edges: Integers, lowest: int, tails: Pairs) -> None:
     """``sums[s] = sum_N T[N] Pr(N(N step, 1) in strip s)`` for strips that end at the edges.
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from math import exp
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.proposals import Family, Proposal
 from hockeystick.pairs.base import DominatingPair
@@ -106,7 +106,7 @@ def in_this_process(proposal: Proposal, run: Run, streams: Iterable[int]) -> Gen
         yield run_chunk(proposal, run, stream)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _reduce(
     log_weights: Array,
     losses: Array,

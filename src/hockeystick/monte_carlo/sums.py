@@ -1,16 +1,17 @@
 """Sums that lose little, for compiled kernels."""
 
 import numpy as np
-from numba import njit
+
+from hockeystick.compiling import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_add(a: float, b: float) -> float:
     """``log(e^a + e^b)``; at most one of them is -inf."""
     return float(max(a, b) + np.log1p(np.exp(-abs(a - b))))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def added(total: float, lost: float, term: float) -> tuple[float, float]:
     """A sum with one term more, and what it has lost to rounding so far.
 

@@ -11,8 +11,8 @@ Proof: docs/theory/monte-carlo/trees.md.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.draws import draw_moved, draw_noise, draw_number
 
@@ -22,7 +22,7 @@ SMALLEST = 1e-290
 """Terms below this may have lost what the range of doubles does not show."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_forest(
     y: Array, levels: Integers, scale: float, leaf: Array, costs: Array, caps: Integers, work: Array
 ) -> float:
@@ -66,7 +66,7 @@ def log_forest(
     return float(log_total)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _joined(
     y: float, scale: float, left: Array, right: Array, width: int, factors: Array, wider: int, out: Array
 ) -> float:
@@ -91,7 +91,7 @@ def _joined(
     return 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_counts(
     rng: np.random.Generator,
     levels: Integers,
@@ -116,7 +116,7 @@ def add_counts(
         first += (2 << level) - 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_tree(rng: np.random.Generator, level: int, splits: Array, roots: Array, counts: Integers) -> None:
     """The numbers of one tree: the root's at place 1, the children of place p at ``2 p`` and ``2 p + 1``."""
     counts[1] = _drawn(rng, roots[level])
@@ -128,7 +128,7 @@ def draw_tree(rng: np.random.Generator, level: int, splits: Array, roots: Array,
             counts[2 * place], counts[2 * place + 1] = left, above - left
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def add_participations(
     rng: np.random.Generator, levels: Integers, scale: float, chances: Array, caps: Integers, y: Array, counts: Integers
 ) -> None:
@@ -141,7 +141,7 @@ def add_participations(
         first += (2 << level) - 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _drawn_inside(rng: np.random.Generator, level: int, chances: Array, caps: Integers, counts: Integers) -> bool:
     """Draw the participations of one tree; whether they keep to the caps."""
     inside = True
@@ -155,7 +155,7 @@ def _drawn_inside(rng: np.random.Generator, level: int, chances: Array, caps: In
     return inside
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_means(counts: Integers, level: int, scale: float, y: Array) -> None:
     """Of one tree, whose counts stand from the root at place 1 on, level by level."""
     node = 0
@@ -166,7 +166,7 @@ def _add_means(counts: Integers, level: int, scale: float, y: Array) -> None:
             node += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _drawn(rng: np.random.Generator, chances: Array) -> int:
     """A number, by the chances to be at most that large."""
     level, number = rng.random(), 0
@@ -183,7 +183,7 @@ class Ratio(NamedTuple):
     caps: Integers
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_from_counts(
     rng: np.random.Generator,
     levels: Integers,
@@ -226,7 +226,7 @@ def draw_from_counts(
         out[sample, 2] = log_forest(y, levels, scale, far[0], far[1], far[2], work)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_moved_trees(
     rng: np.random.Generator,
     levels: Integers,

@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.noise.solver import CHUNK, Dtype, Fill, Layout, Reals, StreamingSolver, Work
 
 BLOCK = 4
@@ -53,7 +53,7 @@ class Buffers(StreamingSolver):
         return self.arrays["output"][:count]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def solve_with_buffers(
     rows: Reals,
     buffers: Reals,

@@ -3,8 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from hockeystick.compiling import kernel
 
 Words = NDArray[np.uint64]
 
@@ -14,7 +15,7 @@ TILE = 8 * LANES
 """Words of 64 bits in these blocks."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def chacha_tile(key: NDArray[np.uint32], level: int, tile: int, out: Words) -> None:
     """Overwrite ``out``, shape (512,), with the words of a tile: of the blocks 64 tile, ..., 64 tile + 63.
 
@@ -47,7 +48,7 @@ def chacha_tile(key: NDArray[np.uint32], level: int, tile: int, out: Words) -> N
         out[lane + 7 * LANES] = pair(x[14] + x14, x[15] + x15)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def double_round(x: Any) -> Any:
     """The four columns, then the four diagonals, of 16 words of 32 bits."""
     x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13, x14, x15 = x
@@ -62,7 +63,7 @@ def double_round(x: Any) -> Any:
     return x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13, x14, x15
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def quarter_round(a: Any, b: Any, c: Any, d: Any) -> Any:
     """Additions modulo 2**32, exclusive ors and rotations by 16, 12, 8 and 7 bits."""
     a = np.uint32(a + b)
@@ -76,14 +77,14 @@ def quarter_round(a: Any, b: Any, c: Any, d: Any) -> Any:
     return a, b, c, d
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rotated(value: Any, bits: int) -> Any:
     """A word of 32 bits, rotated to the left."""
     word = np.uint32(value)
     return np.uint32((word << np.uint32(bits)) | (word >> np.uint32(32 - bits)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pair(low: Any, high: Any) -> Any:
     """Two words of 32 bits, of which only the low halves count, as one of 64."""
     return np.uint64(np.uint32(low)) | (np.uint64(np.uint32(high)) << np.uint64(32))

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.errors import HockeystickError, InvalidInputError, install
 from hockeystick.noise.chacha import TILE, Words, chacha_tile
 
@@ -223,7 +223,7 @@ def inverse_distribution_table() -> NDArray[np.float64]:
     return np.frombuffer(content, dtype="<f8").astype(np.float64).reshape(-1, DEGREE + 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def seeded_normals(
     key: NDArray[np.uint32], first: int, table: NDArray[np.float64], scale: float, out: Reals
 ) -> np.int64:
@@ -240,7 +240,7 @@ def seeded_normals(
     return smallest
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def words_to_normals(words: Words, table: NDArray[np.float64], scale: float, out: Reals) -> np.int64:
     """``scale`` times one number from each word of level 0; returns the smallest k, which tells whether any needs more.
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.noise.solver import CHUNK, Dtype, Fill, Layout, Reals, StreamingSolver, Work, block_for, ring_rows
 
 Coefficients = Callable[[int, int], NDArray[np.float64]]
@@ -110,7 +110,7 @@ class MovingAverage(RecentRows):
         return self.arrays["output"][:count]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def substitute(ring: Reals, place: int, weights: Reals, scales: Reals, first: int, last: int) -> None:
     """Solve the rows place, ..., place + count - 1 of the ring, which hold z, in place.
 
@@ -129,7 +129,7 @@ def substitute(ring: Reals, place: int, weights: Reals, scales: Reals, first: in
                 row[k] *= scales[b]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def average(ring: Reals, place: int, weights: Reals, out: Reals, first: int, last: int) -> None:
     """Rows of ``W z`` for z in the rows place, ..., place + count - 1 of the ring and cyclically before them.
 
@@ -149,7 +149,7 @@ def average(ring: Reals, place: int, weights: Reals, out: Reals, first: int, las
             add_past(row, ring, place + b, weights[b], start)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def add_past(row: Reals, ring: Reals, place: int, weights: Reals, start: int) -> None:
     """Add ``weights[j]`` times the row j before ``place``, for j = 1, ..., p - 1, to a part of a row.
 

@@ -1,12 +1,12 @@
 """Kernels of participations that renew themselves: sums of inner products of columns, and when they are available."""
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.strategies.matrix.base import Array
 
 
-@njit(cache=True)
+@kernel
 def best_of_toeplitz(column: Array, min_sep: int, overlaps: Array) -> None:
     """``<c_i, c_{i+l}>`` gains one term, ``column[n-1-i-l] column[n-1-i]``, when i falls by one. O(n^2)."""
     n = column.size
@@ -18,7 +18,7 @@ def best_of_toeplitz(column: Array, min_sep: int, overlaps: Array) -> None:
         overlaps[i] = best_after(products[:length], min_sep, min_sep)
 
 
-@njit(cache=True)
+@kernel
 def best_after(products: Array, first: int, min_sep: int) -> float:
     """``max sum_{j in S} products[j]`` over sets S of places from ``first`` on, min_sep apart. O(places)."""
     best = np.zeros(max(products.size - first, 0) + min_sep + 1)
@@ -27,7 +27,7 @@ def best_after(products: Array, first: int, min_sep: int) -> float:
     return float(best[0])
 
 
-@njit(cache=True)
+@kernel
 def availability(steps: int, min_sep: int, hit: float, first: Array) -> Array:
     """``a_t = (1 - hit) a_{t-1} + hit a_{t-b} + P(first available at t)``: no subtraction, five roundings a step."""
     available = np.zeros(steps)

@@ -1,13 +1,13 @@
 """Kernels of any automaton of participations: how often an example takes part, and what its participations share."""
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.pairs.visits import Edges
 from hockeystick.strategies.matrix.base import Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def moments(couplings: Array, edges: Edges) -> tuple[Array, float]:
     """``E x_u`` for each opportunity, and ``E sum_(u,v) <c_u, c_v> x_u x_v`` from the columns' inner products.
 
@@ -28,7 +28,7 @@ def moments(couplings: Array, edges: Edges) -> tuple[Array, float]:
     return expected(edges, edges.start, steps), total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def nodes_of(edges: Edges, start: Array, steps: int) -> Array:
     """The chance that each opportunity is a node, for these chances of the first one."""
     chances = np.zeros(steps)
@@ -42,7 +42,7 @@ def nodes_of(edges: Edges, start: Array, steps: int) -> Array:
     return chances
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expected(edges: Edges, start: Array, steps: int) -> Array:
     """``E x_u`` for each opportunity, for these chances of the first node."""
     nodes, means = nodes_of(edges, start, steps), np.zeros(steps)

@@ -1,11 +1,12 @@
 """Compiled code of contribution bounding."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 
-@njit(cache=True, nogil=True)
+
+@kernel
 def keep_while_below(
     order: NDArray[np.int64],
     offsets: NDArray[np.int64],

@@ -4,16 +4,16 @@ Complex numbers are kept as real parts and imaginary ones, each in an array of i
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.sequences.complex_dot import LANES, complex_dot
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def extend(line: Array, centers: Array, squares: Array, low: Array, high: Array) -> None:
     """Extend intervals of the first coordinate so that they reach through balls, for every place of the others.
 
@@ -41,7 +41,7 @@ def extend(line: Array, centers: Array, squares: Array, low: Array, high: Array)
                     high[place] = max(high[place], centers[ball, 0] + half)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+@kernel(fastmath={"contract", "reassoc"})
 def place_table(
     nodes: Array, stride: int, starts: Counts, factors: Array, newest: int, columns: int, natural: Array, table: Array
 ) -> None:
@@ -83,7 +83,7 @@ def place_table(
                 table[part, row * columns + column] = natural[part, row + newest * column]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+@kernel(fastmath={"contract", "reassoc"})
 def window_sums(
     begins: Counts, counts: Counts, chances: Array, values: Array, tables: Array, kinds: Counts, first: Counts
 ) -> Array:
@@ -128,7 +128,7 @@ def window_sums(
     return sums
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, inline="always")
+@kernel(fastmath={"contract", "reassoc"}, inline="always")
 def _add_adjoints(
     begins: Counts, counts: Counts, start: Array, values: Array, table: Array, first: Counts, adjoints: Array
 ) -> None:
@@ -143,7 +143,7 @@ def _add_adjoints(
             imaginaries[j] += v * c[j] - u * d[j]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+@kernel(fastmath={"contract", "reassoc"})
 def window_adjoints(
     begins: Counts,
     counts: Counts,
@@ -184,7 +184,7 @@ def window_adjoints(
     return adjoints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def window_means(
     begins: Counts, counts: Counts, chances: Array, values: Array, scales: Array, kinds: Counts, first: Counts
 ) -> Array:
@@ -201,7 +201,7 @@ def window_means(
     return means
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+@kernel(fastmath={"contract", "reassoc"})
 def factor_of(before: Array, after: Array, weights: Array) -> tuple[float, float, float]:
     """The complex factor that best explains ``after`` by ``before``, of shape (2, S), and the norm of the rest."""
     size = real = imaginary = 0.0

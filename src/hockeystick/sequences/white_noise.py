@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import exp, log, pi, sqrt
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
 QUADRATURE, FARTHEST, TURN = 1e-15, 8.2, 1.0
@@ -18,7 +18,7 @@ MOST_DAMPED = 60.0
 """Terms that are damped by more than exp(this) are left out."""
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+@kernel(fastmath={"contract", "reassoc"})
 def noise_table(
     scales: Array, nodes: NDArray[np.complex128], weights: NDArray[np.complex128], damping: float, paces: Array
 ) -> Array:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.errors import InvalidInputError
 from hockeystick.strategies.matrix.base import BLOCK, UNIT_ROUNDOFF, Array, StrategyMatrix
 
@@ -135,7 +135,7 @@ def _best_rows(matrix: StrategyMatrix, min_sep: int) -> Array:
     return best
 
 
-@njit(cache=True)
+@kernel
 def _best_with(products: Array, place: int, min_sep: int) -> float:
     """Largest sum over a pattern that holds ``place``: some of the others are on its left, the rest on its right."""
     left = products[: max(place - min_sep + 1, 0)]
@@ -143,7 +143,7 @@ def _best_with(products: Array, place: int, min_sep: int) -> float:
     return float(products[place] + _best_pattern(left, min_sep) + _best_pattern(right, min_sep))
 
 
-@njit(cache=True)
+@kernel
 def _best_pattern(rewards: Array, min_sep: int) -> float:
     """Largest sum of non-negative rewards over places that are ``min_sep`` apart. O(places)."""
     n = rewards.size

@@ -20,9 +20,9 @@ from math import ceil, floor, isqrt
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.samplers.dealt import DealtPromises
 from hockeystick.samplers.fixed_size import FixedSizePromises
@@ -296,7 +296,7 @@ def _flat(array: Reals) -> Reals:
     return np.ascontiguousarray(array).reshape(len(array), -1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _square(rows: Reals, lanes: Floats, total: Floats, squares: Floats) -> None:
     """See :func:`squared_norms`; ``lanes`` and ``total`` are overwritten, and as wide as is needed."""
     width = lanes.shape[0]
@@ -313,7 +313,7 @@ def _square(rows: Reals, lanes: Floats, total: Floats, squares: Floats) -> None:
         squares[example] = total[0]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_lanes(row: Reals, lanes: Floats) -> None:
     """The sums of the squares of a run in its lanes."""
     width = lanes.shape[0]
@@ -329,7 +329,7 @@ def _fill_lanes(row: Reals, lanes: Floats) -> None:
             lanes[at] += number * number
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_integers(
     rows: Reals, scales: Floats, steps: float, sign: int, totals: Integers, squares: Integers, block: int
 ) -> None:

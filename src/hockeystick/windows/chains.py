@@ -20,9 +20,9 @@ from math import exp, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.special import ndtri
 
+from hockeystick.compiling import kernel
 from hockeystick.deadline import Deadline
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law, merge_equal
@@ -161,7 +161,7 @@ def _backwards(
     return masses, infinite
 
 
-@njit(cache=True)
+@kernel
 def _moved(grid: Array, masses: Array, shifts: Array, scale: float, target: Array) -> tuple[Array, Array]:
     """The laws of ``shifts[j] + scale V`` split on ``target``; what is above it keeps the rest of its mean at infinity.
 

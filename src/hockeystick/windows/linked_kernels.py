@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import exp, log1p
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import Array
 from hockeystick.windows.participation_groups import Cut, Numbers, coarse_nodes
 
@@ -150,7 +150,7 @@ def _products(cut: Cut) -> tuple[Array, Array]:
     return np.ascontiguousarray(first), np.ascontiguousarray(second)
 
 
-@njit(cache=True)
+@kernel
 def spread_pairs(
     nodes: Array, first: Array, second: Array, share: float, scale: float, target: Array
 ) -> tuple[Array, float]:

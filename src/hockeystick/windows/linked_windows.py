@@ -15,8 +15,8 @@ from itertools import pairwise
 from math import exp, log, log1p, sqrt
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.deadline import Deadline
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law
@@ -318,7 +318,7 @@ def mixtures_above(support: Array, masses: Array, infinite: Array, owners: Array
     return raised, far
 
 
-@njit(cache=True)
+@kernel
 def convex_above(widths: Array, values: Array) -> Array:
     """Masses at the ends of cells, whose calls are at least these values, and last what is at infinity.
 

@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterator
 from math import ceil, exp, log, log1p, sqrt
 
 import numpy as np
-from numba import njit
 from scipy.special import ndtr, ndtri
 
+from hockeystick.compiling import kernel
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
@@ -172,7 +172,7 @@ def _averaged(
     return averaged, beyond
 
 
-@njit(cache=True)
+@kernel
 def large_together(
     grid: Array, first: Array, second: Array, scale: float, ratios: Array, shift: float
 ) -> tuple[Array, Array]:

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from hockeystick.compiling import kernel
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
 
@@ -166,7 +166,7 @@ def _times(matrix: Array, laws: Array) -> Array:
     return products.reshape(matrix.shape[0], *laws.shape[1:])
 
 
-@njit(cache=True)
+@kernel
 def added(grid: Array, laws: Array, terms: Array, owners: Array) -> tuple[Array, Array]:
     """The laws of ``terms[s] + V``, of which the groups own ``terms[s] / (terms[s] + V)`` as ``owners`` says.
 

@@ -9,15 +9,15 @@ Proof: docs/theory/monte-carlo/subsets.md, "The proposal by counts".
 """
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import Array
 
 SETTLED = 1e-13
 """Rows of a table that differ by a constant, up to this, repeat: the rows before them are not computed."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_table(couplings: Array, chances: Array, most: int) -> Array:
     """Logs of ``Z = sum_J prod_u e^chances[J_u] exp(sum_u G_uu J_u (J_u - 1) / 2 + sum_(v < u) G_uv J_u J_v)``.
 
@@ -58,7 +58,7 @@ def count_table(couplings: Array, chances: Array, most: int) -> Array:
     return table
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_sum(table: Array, opportunities: int) -> float:
     """log Z from the table of :func:`count_table`; infinite where it has no rows."""
     if table.shape[0] == 0:
@@ -69,13 +69,13 @@ def log_sum(table: Array, opportunities: int) -> float:
     return float(table[last, 0] + (opportunities - last) * (table[last, 0] - table[last - 1, 0]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def attraction(own: float, pull: float, count: int) -> float:
     """What ``count`` copies in an opportunity add to the exponent, among themselves and with those before."""
     return count * (pull + 0.5 * (count - 1) * own)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pull_of(couplings: Array, state: int, counts: int) -> float:
     """``sum_e couplings[e] J_(u-e)`` over the opportunities before."""
     total = 0.0

@@ -18,9 +18,9 @@ from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.coins import log_chances
 from hockeystick.laws.law import Array
 
@@ -68,7 +68,7 @@ class ChainTables(NamedTuple):
     waits: Waits
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def chain_table(
     pulls: Array, squares: Array, chances: Array, waits: Waits, decay: float, nodes: Array, cap: float, spare: float
 ) -> tuple[Array, Array]:
@@ -112,7 +112,7 @@ def chain_table(
     return table, logs
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split(field: float, nodes: Array) -> tuple[int, float]:
     """The node below a field, or the last but one, and the share of the node above it; nodes are those of squares."""
     moved = field * (1.0 + 1e-12)  # more than the share loses by rounding

@@ -11,9 +11,9 @@ from math import comb, factorial, log, log1p
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
 Integers = NDArray[np.int64]
@@ -247,7 +247,7 @@ def _multisets(kinds: int, size: int) -> Integers:
     return np.fromiter(numbers, dtype=np.int64, count=count * size).reshape(count, size)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def weigh_moves(
     terms: Array, step: int, state: int, values: Array, log_skip: float, log_takes: Array, lagged: Array, copies: Copies
 ) -> int:
@@ -269,7 +269,7 @@ def weigh_moves(
     return int(most)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill(values: Array, log_skip: float, log_takes: Array, lagged: Array, copies: Copies) -> None:
     """Backwards over the steps."""
     terms = np.empty(copies.jumps.shape[1])

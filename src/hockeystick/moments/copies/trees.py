@@ -10,9 +10,9 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.coins import log_chances, tails
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 
@@ -151,7 +151,7 @@ def counts_of(forest: Forest, copies: int, caps: tuple[int, ...], *, apart: bool
     return Counts(arrays, float(totals[forest.levels].sum()), float(error))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_tables(log_leaf: Array, boosts: Array, caps: Integers) -> tuple[Array, Array]:
     """How the participations below a node are divided among its children, and what a whole tree weighs.
 

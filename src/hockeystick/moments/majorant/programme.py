@@ -13,9 +13,9 @@ from functools import lru_cache
 from math import comb
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import Array
 from hockeystick.moments.exact import ExactMoments
 from hockeystick.moments.majorant.base import HockeyStick, Polynomial
@@ -221,7 +221,7 @@ def _solution(grid: _Grid) -> Array | None:
     return solved
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _inverse(matrix: Array, result: Array) -> bool:
     """Gauss and Jordan with row pivots; False where the matrix is singular. ``matrix`` is overwritten."""
     size = matrix.shape[0]
@@ -251,7 +251,7 @@ def _inverse(matrix: Array, result: Array) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def exchange(
     rows: Array, values: Array, expectations: Array, atoms: Places, weights: Array, tolerance: float, limit: int
 ) -> bool:
@@ -306,7 +306,7 @@ def exchange(
     return False
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _is_vertex(rows: Array, expectations: Array, atoms: Places, mass: Array) -> bool:
     """Whether the masses at the atoms are what they should be: then, by duality, the weights are optimal."""
     for j in range(mass.size):

@@ -7,8 +7,8 @@ from functools import lru_cache
 from math import comb, inf
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.moments.double_double import ROUNDING, Pairs, add, multiply, two_sum
 
@@ -18,7 +18,7 @@ ERROR_ROUNDING = 1.01
 """Bounds on rounding are themselves computed in doubles, with fewer than 2^40 operations on numbers of one sign."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def taylor_coefficients(coefficients: Pairs, centre: float, places: Array) -> tuple[Array, Array]:
     """Taylor coefficients of ``sum_k coefficients[k] (x - centre)^k`` about each place, and bounds on their errors.
 
@@ -70,7 +70,7 @@ def bernstein_weights(degree: int) -> Array:
     return weights
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bernstein_coefficients(coefficients: Array, errors: Array, widths: Array, weights: Array) -> tuple[Array, Array]:
     """Bernstein coefficients of polynomials on cells, from their Taylor coefficients about the left ends, with errors.
 
@@ -103,7 +103,7 @@ def bernstein_coefficients(coefficients: Array, errors: Array, widths: Array, we
     return values, bounds
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def deficits(values: Array, bounds: Array, targets: Array, sign: float, caution: float) -> Array:
     """How far ``sign (polynomial - line)`` may be from having Bernstein coefficients >= 0, for several lines per cell.
 
@@ -133,7 +133,7 @@ def deficits(values: Array, bounds: Array, targets: Array, sign: float, caution:
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def repairs_needed(missing: Array, values: Array, bounds: Array, caution: float) -> tuple[Array, Array]:
     """Per cell, how many times the repair polynomial has to be added: by the best line, and at the left end at least.
 

@@ -7,8 +7,8 @@ Proof: docs/theory/monte-carlo/allocations.md.
 """
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.sums import added
 from hockeystick.monte_carlo.weight_bounds import ENDLESS
@@ -22,7 +22,7 @@ COARSE = 2.0**-20
 ROUNDS = 60
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_outputs(rng: np.random.Generator, sizes: Sizes, sigma: float, visited: bool, drift: float, out: Array) -> None:
     """Fill ``out``, shape (samples, 2), with log X of outputs and the sum of these over ``sigma^2``. O(bins visits).
 
@@ -47,7 +47,7 @@ def draw_outputs(rng: np.random.Generator, sizes: Sizes, sigma: float, visited: 
             out[sample, 1] += y.sum() / sigma**2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_copies(
     rng: np.random.Generator, sizes: Sizes, sigma: float, order: int, more: Array, kept: Array, share: float, out: Array
 ) -> None:
@@ -93,7 +93,7 @@ def draw_copies(
             out[sample] += log_ratio(y, visits, sigma, masses)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_visits(rng: np.random.Generator, visits: int, tag: int, seen: Integers, counts: Integers) -> None:
     """Add a uniform set of so many steps to ``counts``, among those whose ``seen`` is not ``tag``."""
     bins = counts.size
@@ -105,7 +105,7 @@ def add_visits(rng: np.random.Generator, visits: int, tag: int, seen: Integers, 
         counts[step] += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def add_copies(
     rng: np.random.Generator,
     visits: int,
@@ -157,7 +157,7 @@ def add_copies(
     return True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _holds(values: Integers, begin: int, end: int, value: int) -> bool:
     """Whether one of ``values[begin:end]`` is ``value``."""
     holds = False
@@ -166,7 +166,7 @@ def _holds(values: Integers, begin: int, end: int, value: int) -> bool:
     return holds
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def chance(rng: np.random.Generator, prob: float) -> bool:
     """True with this chance, which is met with a relative error of at most 2^-33."""
     while prob < COARSE:
@@ -176,7 +176,7 @@ def chance(rng: np.random.Generator, prob: float) -> bool:
     return bool(rng.random() < prob)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_ratio(y: Array, visits: int, sigma: float, masses: Array) -> float:
     """log X of one epoch: the mean, over the sets of ``visits`` steps, of products of ``L = e^((y - 1/2) / sigma^2)``.
 
@@ -205,7 +205,7 @@ def log_ratio(y: Array, visits: int, sigma: float, masses: Array) -> float:
     return float(total + np.log(masses[visits]) - visits * log_z - ways)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _log_odds(y: Array, visits: int, sigma: float) -> float:
     """log z with a mean number of ones near ``visits``, by bisection that tries Newton's steps first."""
     bins = y.size

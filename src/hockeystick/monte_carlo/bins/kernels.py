@@ -8,8 +8,8 @@ from math import exp, log
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.draws import place_of
 from hockeystick.monte_carlo.sums import log_add
@@ -32,7 +32,7 @@ class Means(NamedTuple):
     half: Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_outputs(rng: np.random.Generator, means: Means, of_p: bool, middle: Array, beta: float, out: Array) -> None:
     """Fill ``out``, shape (samples, 2), with ``log X`` and ``<middle, z>`` of noise z moved by ``-beta middle``.
 
@@ -75,7 +75,7 @@ class BallLaws(NamedTuple):
     spread: Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_balls(
     rng: np.random.Generator,
     means: Means,
@@ -126,7 +126,7 @@ def draw_balls(
             log_weights[start + s] = weights[s] - (order - 1) * block[s]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tuple_growth(rng: np.random.Generator, growth: Array, drawn: bool, tuples: Integers, work: Array) -> float:
     """``log V`` of a tuple, the sum of the logs of the means that its balls are chosen from, ball after ball.
 
@@ -147,7 +147,7 @@ def tuple_growth(rng: np.random.Generator, growth: Array, drawn: bool, tuples: I
     return log(value)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def concentrated_tuple(rng: np.random.Generator, focused: Array, spread: Array, tuples: Integers) -> None:
     """Fill the tuple with independent balls around a uniform centre."""
     bins = focused.shape[0]
@@ -156,7 +156,7 @@ def concentrated_tuple(rng: np.random.Generator, focused: Array, spread: Array, 
         tuples[k] = place_of(rng.random() * (bins / spread[centre]), focused[centre])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def log_concentration(focused: Array, spread: Array, tuples: Integers, work: Array) -> float:
     """Log of how much likelier a tuple is around a uniform centre than with uniform balls."""
     work[:] = 1.0
@@ -167,7 +167,7 @@ def log_concentration(focused: Array, spread: Array, tuples: Integers, work: Arr
     return log(total) if total > 0.0 else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _normals(rng: np.random.Generator, z: Array) -> None:
     """Standard normals, sample by sample within a row."""
     for j in range(z.shape[0]):
@@ -175,7 +175,7 @@ def _normals(rng: np.random.Generator, z: Array) -> None:
             z[j, s] = rng.standard_normal()
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def multiply(factor: Array, spans: Integers, z: Array, u: Array) -> None:
     """``u = factor z``, four columns at a time. O(entries of all spans) for each sample."""
     bins, lanes = u.shape
@@ -195,7 +195,7 @@ def multiply(factor: Array, spans: Integers, z: Array, u: Array) -> None:
             j += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_mean_exp(u: Array, half: Array, result: Array) -> None:
     """``log mean_i exp(u_i - half_i)`` of every sample. ``u`` is overwritten."""
     bins, lanes = u.shape
@@ -212,7 +212,7 @@ def log_mean_exp(u: Array, half: Array, result: Array) -> None:
         result[s] = top[s] + log(result[s] / bins)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc"})
+@kernel(fastmath={"reassoc"})
 def _total(values: Array) -> float:
     """The sum, in the order that the processor likes: only non-negative numbers are added."""
     total = 0.0
@@ -221,7 +221,7 @@ def _total(values: Array) -> float:
     return total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc"})
+@kernel(fastmath={"reassoc"})
 def _square(values: Array) -> float:
     """The sum of the squares."""
     total = 0.0
@@ -230,7 +230,7 @@ def _square(values: Array) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _uniform(rng: np.random.Generator, count: int) -> int:
     """A uniform index below ``count``."""
     return min(int(rng.random() * count), count - 1)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.extending import overload
 
+from hockeystick.compiling import kernel
 from hockeystick.moments.copies.fields import ChainTables
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.draws import draw_moved, draw_noise
@@ -88,21 +88,21 @@ class Scratch(NamedTuple):
     estimates: Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_chained(rng: np.random.Generator, overlaps: Overlaps, edges: Edges, source: Chained, counts: Array) -> bool:
     """As :func:`draw_counts`."""
     chain, min_sep, starts, shares, law = source
     return bool(draw_kept_counts(rng, chain, overlaps.couplings, min_sep, starts, shares, law, counts))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_tupled(rng: np.random.Generator, overlaps: Overlaps, edges: Edges, source: Tupled, counts: Array) -> bool:
     """As :func:`draw_counts`."""
     common = draw_tuple(rng, overlaps, edges, source.order, counts, source.mean)
     return bool(rng.random() < np.exp(min(common - source.cap, 0.0)))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def draw_tuple(
     rng: np.random.Generator, overlaps: Overlaps, edges: Edges, order: int, counts: Array, mean: Array
 ) -> float:
@@ -150,7 +150,7 @@ def _compiled(rng: Any, overlaps: Any, edges: Any, source: Any, counts: Any) -> 
     return drawn
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_above(
     rng: np.random.Generator, overlaps: Overlaps, edges: Edges, source: Any, draws: Draws, out: Array
 ) -> None:
@@ -173,7 +173,7 @@ def draw_above(
         estimate(rng, overlaps, edges, draws, given, scratch, out[sample])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_columns(columns: Array, counts: Array, y: Array) -> None:
     """Add so many participations at every opportunity."""
     for u in range(counts.size):
@@ -181,7 +181,7 @@ def add_columns(columns: Array, counts: Array, y: Array) -> None:
             add_column(columns, u, counts[u], y)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def scratch_of(steps: int, edges: Edges, draws: Draws) -> Scratch:
     """For :func:`estimate`."""
     return Scratch(
@@ -196,7 +196,7 @@ def scratch_of(steps: int, edges: Edges, draws: Draws) -> Scratch:
     )
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def estimate(
     rng: np.random.Generator, overlaps: Overlaps, edges: Edges, draws: Draws, given: bool, scratch: Scratch, out: Array
 ) -> None:
@@ -214,7 +214,7 @@ def estimate(
     out[0] = out[1] + top + np.log(np.exp(estimates - top).mean())
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_below(
     rng: np.random.Generator, overlaps: Overlaps, edges: Edges, rates: Array, share: float, out: Array
 ) -> None:
@@ -237,7 +237,7 @@ def draw_below(
         out[sample, 0] = log_mean_field(z, couplings, kept, edges, fields)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_add(rng: np.random.Generator, overlaps: Overlaps, edges: Edges, beta: float, mean: Array, out: Array) -> None:
     """Fill ``out``, shape (samples, 2), with a lower bound on log X and ``<mean, y>`` of ``y = z - beta mean``."""
     columns, couplings, kept = overlaps
@@ -248,7 +248,7 @@ def draw_add(rng: np.random.Generator, overlaps: Overlaps, edges: Edges, beta: f
         out[sample, 0] = log_mean_field(z, couplings, kept, edges, fields)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fields_of(steps: int, edges: Edges) -> Array:
     """Room for :func:`.kernels.log_mean_field`."""
     return np.empty((edges.jump.max() // edges.stride, steps))

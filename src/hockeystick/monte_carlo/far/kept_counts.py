@@ -7,8 +7,8 @@ Proof: docs/theory/monte-carlo/many-bands.md, "Counts are given up again".
 """
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.moments.copies.fields import ChainTables, split
 from hockeystick.monte_carlo.arrays import Array, Integers
 
@@ -22,7 +22,7 @@ PART = 32
 """Opportunities that are drawn before it is asked whether the counts can still be kept."""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def draw_counts(
     rng: np.random.Generator,
     chain: ChainTables,
@@ -59,7 +59,7 @@ def draw_counts(
     return place, state
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def draw_kept_counts(
     rng: np.random.Generator,
     chain: ChainTables,
@@ -107,7 +107,7 @@ def draw_kept_counts(
     return bool(excess <= allowed)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def law_of(opportunities: int, chain: ChainTables) -> Law:
     """Room for :func:`log_excess`."""
     nodes = chain.nodes
@@ -117,7 +117,7 @@ def law_of(opportunities: int, chain: ChainTables) -> Law:
     return np.zeros(opportunities), np.zeros(nodes.size), np.zeros(nodes.size), below, share
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def begin(law: Law) -> None:
     """No opportunity yet: no fields, and the first node."""
     law[0][:] = 0.0
@@ -125,7 +125,7 @@ def begin(law: Law) -> None:
     law[1][0] = 1.0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def log_excess(
     counts: Array,
     couplings: Array,
@@ -176,7 +176,7 @@ def log_excess(
     return total, low, high
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def log_waited(
     counts: Array, chain: ChainTables, min_sep: int, starts: Array, first: int, last: int, able: int, state: int
 ) -> tuple[float, int, int]:

@@ -11,8 +11,8 @@ Proof: docs/theory/monte-carlo/many-bands.md.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.draws import draw_number
 from hockeystick.monte_carlo.far.visits import kind_of
@@ -29,7 +29,7 @@ class Overlaps(NamedTuple):
     kept: Array
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def weigh(chances: Array, ratio: float, square: float) -> tuple[float, float]:
     """The sum of ``chances[j] ratio^j exp(-j (j - 1) square / 2)``, and the mean of j with these weights."""
     gained = chances[1] * ratio
@@ -44,7 +44,7 @@ def weigh(chances: Array, ratio: float, square: float) -> tuple[float, float]:
     return both, gained / both
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_column(columns: Array, u: int, times: float, y: Array) -> None:
     """Add a multiple of the column of opportunity u, the last one of ``columns`` where there is no other."""
     row, begin = np.uint64(min(u, columns.shape[0] - 1)), np.uint64(u)
@@ -53,7 +53,7 @@ def add_column(columns: Array, u: int, times: float, y: Array) -> None:
         y[v] += times * columns[row, v - begin]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def filtered(rng: np.random.Generator, columns: Array, rates: Array, drawn: bool, y: Array) -> float:
     """``log F`` of outputs y, where F is the density, relative to Q, of rows drawn one after the other.
 
@@ -73,7 +73,7 @@ def filtered(rng: np.random.Generator, columns: Array, rates: Array, drawn: bool
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def exponents(columns: Array, couplings: Array, y: Array, out: Array) -> None:
     """``z_u = <c_u, y> - |c_u|^2 / 2``, shape (opportunities,)."""
     if columns.shape[0] == 1:  # the same sums in an order that vector instructions take
@@ -93,7 +93,7 @@ def exponents(columns: Array, couplings: Array, y: Array, out: Array) -> None:
         out[u] = total - 0.5 * couplings[u, 0]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _add_four(column: Array, y: Array, out: Array) -> None:
     """Add four rows of a column to its products: sums stay in registers that long."""
     c0, c1, c2, c3 = column[0], column[1], column[2], column[3]
@@ -106,7 +106,7 @@ def _add_four(column: Array, y: Array, out: Array) -> None:
     _add_some(column, y, inside, out)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_some(column: Array, y: Array, begin: int, out: Array) -> None:
     """Add rows of a column to its products, from ``begin`` on, as far as there are outputs."""
     for d in range(column.size):
@@ -114,7 +114,7 @@ def _add_some(column: Array, y: Array, begin: int, out: Array) -> None:
             out[u] += column[d] * y[u + d]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def weight_of(single: float, again: float, number: int) -> float:
     """``single^number again^(number (number - 1) / 2)``: of so many participations at one opportunity."""
     weight = 1.0
@@ -124,7 +124,7 @@ def weight_of(single: float, again: float, number: int) -> float:
     return weight
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def products(odds: Array, kept: Array, edges: Edges, block: int, table: Array, units: Array) -> float:
     """``log X'_A``, and in ``table[u, k]`` what it is from the node u on, with k participations left in u's block.
 
@@ -169,7 +169,7 @@ def products(odds: Array, kept: Array, edges: Edges, block: int, table: Array, u
     return float(np.log(total) + units[0, 0])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _later(u: int, ends: int, m: int, block: int, table: Array, units: Array) -> float:
     """What the node u, after block m, is worth in the unit of block m; it goes up to ``ends``."""
     if u == ends and u < table.shape[0]:
@@ -181,7 +181,7 @@ def _later(u: int, ends: int, m: int, block: int, table: Array, units: Array) ->
     return float(table[u, -1] * np.exp(units[u // block, 0] - units[m, 0]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _worth(u: int, block: int, table: Array, units: Array) -> float:
     """What the node u is worth in the unit of the first block."""
     if u >= table.shape[0]:
@@ -189,7 +189,7 @@ def _worth(u: int, block: int, table: Array, units: Array) -> float:
     return float(table[u, -1] * np.exp(units[u // block, 0] - units[0, 0]))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def log_history(
     rng: np.random.Generator,
     kept: Array,
@@ -251,14 +251,14 @@ def log_history(
     return float(total + np.log(product))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _take_off(left: Array, kept: Array, at: int, begin: int, end: int) -> None:
     """What a participation leaves of the weights from ``begin`` up to ``end``."""
     for v in range(np.uint64(begin), np.uint64(max(begin, end))):
         left[v] *= kept[at, v - np.uint64(at)]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _drawn_start(rng: np.random.Generator, start: Array, block: int, table: Array, units: Array) -> int:
     """The first node, as X'_A weighs them."""
     if start.size == 1:
@@ -275,7 +275,7 @@ def _drawn_start(rng: np.random.Generator, start: Array, block: int, table: Arra
     return u
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_mean_field(z: Array, couplings: Array, kept: Array, edges: Edges, fields: Array) -> float:
     """At most log X: histories that meet at a node are given the mean of their fields.
 
@@ -345,14 +345,14 @@ def log_mean_field(z: Array, couplings: Array, kept: Array, edges: Edges, fields
     return float(np.log(done) + log_scale)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _average(fields: Array, row: int, other: int, own: float, share: float, begin: int, end: int) -> None:
     """``fields[row] = own fields[row] + share fields[other]`` from ``begin`` up to ``end``."""
     for v in range(np.uint64(begin), np.uint64(max(begin, end))):
         fields[row, v] = own * fields[row, v] + share * fields[other, v]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add(fields: Array, row: int, couplings: Array, at: int, begin: int, end: int, times: float) -> None:
     """Add so much of the couplings of a participation to a field, from ``begin`` up to ``end``."""
     for v in range(np.uint64(begin), np.uint64(max(begin, end))):

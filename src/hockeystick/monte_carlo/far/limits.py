@@ -6,8 +6,8 @@ Proof: docs/theory/monte-carlo/many-bands.md.
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.coins import tails
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.far.columns import Columns
@@ -103,7 +103,7 @@ def longest(own: Columns, decay: float, limit: Limits) -> float:
     return largest * (1.0 + 1e-9)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def largest_field(couplings: Array, block: int, limit: int, coins: int) -> float:
     """The largest ``sum_(u < v) x_u <c_u, c_v>`` over v and numbers x up to ``coins``, at most ``limit`` in a block."""
     opportunities, window = couplings.shape
@@ -123,7 +123,7 @@ def largest_field(couplings: Array, block: int, limit: int, coins: int) -> float
     return largest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def largest_spaced_field(couplings: Array, min_sep: int) -> float:
     """At least ``sum_(u < v) x_u <c_u, c_v>`` for all x whose ones are ``min_sep`` apart: one in as many lags."""
     opportunities, window = couplings.shape

@@ -9,8 +9,8 @@ Proofs: docs/theory/monte-carlo/links.md, fresh-bins.md.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.monte_carlo.arrays import Array, Flags, Integers
 from hockeystick.monte_carlo.far.kernels import Overlaps
 from hockeystick.monte_carlo.far.visits import draw_start, walk
@@ -42,14 +42,14 @@ class LinkedVisits(NamedTuple):
     work: Work
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def work_of(steps: int, order: int) -> Work:
     """Room for numbers below nodes; of participations for the opportunity, whether it has a link, and whose it is."""
     most = steps * order
     return np.zeros(4 * steps, np.int64), np.empty(most, np.int64), np.empty(most, np.bool_), np.empty(most, np.int64)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_linked_tuple(
     rng: np.random.Generator, overlaps: Overlaps, edges: Edges, source: LinkedHistories, counts: Array
 ) -> bool:
@@ -71,7 +71,7 @@ def draw_linked_tuple(
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_linked_visits(
     rng: np.random.Generator, overlaps: Overlaps, edges: Edges, source: LinkedVisits, counts: Array
 ) -> bool:
@@ -99,7 +99,7 @@ def draw_linked_visits(
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_links(
     rng: np.random.Generator,
     trees: Trees,
@@ -132,7 +132,7 @@ def draw_links(
     return kept
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _link_pairs(rng: np.random.Generator, link: float, linked: Flags) -> None:
     """Give each pair a link with the chance ``1 - e^-link``, from one link to the next. O(participations + links)."""
     size = linked.size
@@ -151,7 +151,7 @@ def _link_pairs(rng: np.random.Generator, link: float, linked: Flags) -> None:
             other += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def draw_owners(
     rng: np.random.Generator,
     times: Integers,
@@ -179,7 +179,7 @@ def draw_owners(
     return chance
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def draw_history(
     rng: np.random.Generator,
     times: Integers,
@@ -208,7 +208,7 @@ def draw_history(
     walk(rng, draw_start(rng, first) if u < 0 else u, prob, min_sep, counts)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _draw_start(rng: np.random.Generator, first: Array, again: Array, target: int) -> int:
     """The first opportunity at which an example is free that is free at the target too."""
     last, total = min(first.size - 1, target), 0.0

@@ -1,20 +1,20 @@
 """Draws of when one example, or user, takes part, from the edges of :mod:`hockeystick.pairs.visits`."""
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.draws import draw_number, place_of
 from hockeystick.pairs.visits import Edges
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_start(rng: np.random.Generator, start: Array) -> int:
     """The first node."""
     return int(place_of(rng.random(), start))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def draw_visits(rng: np.random.Generator, edges: Edges, counts: Array) -> None:
     """Add the participations of one history to ``counts``, edge by edge."""
     u = draw_start(rng, edges.start) if edges.start.size > 1 else 0
@@ -25,7 +25,7 @@ def draw_visits(rng: np.random.Generator, edges: Edges, counts: Array) -> None:
         u += edges.jump[kind]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def kind_of(first: Integers, edge: int) -> int:
     """The kind of an edge, from the first one of each."""
     kind = first.size - 2
@@ -34,7 +34,7 @@ def kind_of(first: Integers, edge: int) -> int:
     return kind
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def walk(rng: np.random.Generator, u: int, prob: float, min_sep: int, counts: Array) -> None:
     """Add the participations of an example that waits and is free at opportunity u, from there on.
 

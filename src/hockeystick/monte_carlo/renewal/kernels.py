@@ -16,8 +16,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.draws import place_of
 from hockeystick.monte_carlo.sums import log_add
@@ -69,7 +69,7 @@ class Recursion(NamedTuple):
     first: Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_outputs(rng: np.random.Generator, law: Recursion, of_p: bool, mean: Array, beta: float, out: Array) -> None:
     """Fill ``out``, shape (samples, 2), with ``log X`` and ``<mean, y>`` of outputs ``y = z - beta mean``.
 
@@ -86,7 +86,7 @@ def draw_outputs(rng: np.random.Generator, law: Recursion, of_p: bool, mean: Arr
         out[sample, 1] = np.dot(mean, y[:n])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def participate(rng: np.random.Generator, law: Recursion, y: Array) -> None:
     """Add the columns of one run's participations to y, shape (n + p,), of which the last p stay zero."""
     n, step = law.half_squares.size, place_of(rng.random(), law.first)
@@ -99,7 +99,7 @@ def participate(rng: np.random.Generator, law: Recursion, y: Array) -> None:
         step += law.min_sep
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_column(taps: Array, step: int, times: float, n: int, y: Array) -> None:
     """Add a multiple of the column of a step, cut off after n rows."""
     column = min(step, taps.shape[1] - 1)
@@ -107,7 +107,7 @@ def add_column(taps: Array, step: int, times: float, n: int, y: Array) -> None:
         y[step + d] += times * taps[d, column]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _taken(rng: np.random.Generator, law: Recursion) -> int:
     """A Binomial(k, q), given that it is positive."""
     k = law.log_weights.size
@@ -134,7 +134,7 @@ class Workspace(NamedTuple):
     power_bits: Integers
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def workspace(law: Recursion) -> Workspace:
     """For one thread."""
     n = law.half_squares.size
@@ -151,14 +151,14 @@ def workspace(law: Recursion) -> Workspace:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_ratio(y: Array, law: Recursion, work: Workspace) -> float:
     """The logarithm of the density at y / sigma, shape (n + p,), the last p entries zero."""
     correlate(y, law.taps, work.products)
     return log_sum(law, work)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_sum(law: Recursion, work: Workspace) -> float:
     """The same from the ``products`` of :func:`correlate`."""
     largest = _weigh(law, work) + np.log(law.times.size)
@@ -173,7 +173,7 @@ def log_sum(law: Recursion, work: Workspace) -> float:
     return sum_logs(law, work.terms, work.values)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def sum_terms(law: Recursion, work: Workspace) -> float:
     """The same from the log E_i, in ``terms``."""
     if not in_range(work.terms.max(), law):
@@ -185,14 +185,14 @@ def sum_terms(law: Recursion, work: Workspace) -> float:
     return sum_values(law, work.values)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def in_range(largest: float, law: Recursion) -> bool:
     """Whether the recursion runs on doubles, for E_i of at most ``e^largest``."""
     reach = max(0.0, largest - np.log(-np.expm1(law.log_stay))) - law.min_sep * law.log_stay
     return bool(reach <= RANGE)  # False for what is not a number
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_values(law: Recursion, values: Array) -> float:
     """The logarithm of the density from the E_i, shape (n + b,), which are overwritten; on doubles."""
     octaves = _recur(values, law.half_squares.size, law.min_sep, np.exp(law.log_stay))
@@ -202,7 +202,7 @@ def sum_values(law: Recursion, values: Array) -> float:
     return float(np.log(mixed) + octaves * _OCTAVE)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def correlate(y: Array, taps: Array, products: Array) -> None:
     """``products[i] = sum_d taps[d, i] y[i + d]``."""
     n, p = products.size, taps.shape[0]
@@ -221,19 +221,19 @@ def correlate(y: Array, taps: Array, products: Array) -> None:
                 _add_multiple(taps[d, 0], y[start + d :], tile)
 
 
-@njit(cache=True, nogil=True, fastmath=CONTRACT)
+@kernel(fastmath=CONTRACT)
 def _add_products(taps: Array, y: Array, tile: Array) -> None:
     for i in range(min(tile.size, y.size)):
         tile[i] += taps[i] * y[i]
 
 
-@njit(cache=True, nogil=True, fastmath=CONTRACT)
+@kernel(fastmath=CONTRACT)
 def _add_multiple(tap: float, y: Array, tile: Array) -> None:
     for i in range(min(tile.size, y.size)):
         tile[i] += tap * y[i]
 
 
-@njit(cache=True, nogil=True, fastmath=CONTRACT)
+@kernel(fastmath=CONTRACT)
 def _add_eight(taps: Array, y: Array, tile: Array) -> None:
     """Eight taps at a time: the sums stay in registers that long."""
     t0, t1, t2, t3, t4, t5, t6, t7 = taps[0], taps[1], taps[2], taps[3], taps[4], taps[5], taps[6], taps[7]
@@ -248,7 +248,7 @@ def _add_eight(taps: Array, y: Array, tile: Array) -> None:
         tile[i] = total + t7 * y[i + 7]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _weigh(law: Recursion, work: Workspace) -> float:
     """Put the E_i in ``values``; return the largest exponent. Where that exceeds RANGE the values are void."""
     largest = -np.inf
@@ -264,7 +264,7 @@ def _weigh(law: Recursion, work: Workspace) -> float:
     return largest
 
 
-@njit(cache=True, nogil=True, fastmath=CONTRACT)
+@kernel(fastmath=CONTRACT)
 def _exponents(
     products: Array, half_squares: Array, shifts: Array, times: float, log_weight: float, exponents: Array
 ) -> None:
@@ -272,7 +272,7 @@ def _exponents(
         exponents[i] = (products[i] - shifts[i] - times * half_squares[i]) * times + log_weight
 
 
-@njit(cache=True, nogil=True, fastmath=CONTRACT)
+@kernel(fastmath=CONTRACT)
 def _add_exponentials(exponents: Array, work: Workspace, values: Array) -> None:
     """``values += exp(exponents)``, relative error below 2^-50, for exponents up to 700; in vector registers.
 
@@ -295,7 +295,7 @@ def _add_exponentials(exponents: Array, work: Workspace, values: Array) -> None:
         values[i] += powers[i]
 
 
-@njit(cache=True, nogil=True, fastmath=CONTRACT)
+@kernel(fastmath=CONTRACT)
 def _recur(values: Array, n: int, min_sep: int, stay: float) -> int:
     """Turn the E_i into the f_i, in place; return m such that f_i is ``values[i] 2^m`` for i up to min_sep."""
     values[n:] = 1.0
@@ -319,7 +319,7 @@ def _recur(values: Array, n: int, min_sep: int, stay: float) -> int:
     return octaves
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_logs(law: Recursion, terms: Array, values: Array) -> float:
     """The density's logarithm from the log E_i where doubles do not reach; ``values`` then holds the log f_i."""
     n = terms.size

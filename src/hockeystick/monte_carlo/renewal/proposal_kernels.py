@@ -1,8 +1,8 @@
 """Kernels of the proposals for renewal mixtures: outputs of several copies at once, and the densities at them."""
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.moments.copies.renewal import Table, weigh_moves
 from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.draws import draw_noise
@@ -19,7 +19,7 @@ Densities = tuple[Recursion, Recursion, Recursion]
 """Of X, of Xt and of a chain; their columns are the same."""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def log_densities(outputs: Array, densities: Densities, mixed: bool, work: Workspace, out: Array) -> None:
     """Fill ``out`` with log X, log Xt and, where mixed, the log-density of the chain relative to Q, at one output.
 
@@ -33,7 +33,7 @@ def log_densities(outputs: Array, densities: Densities, mixed: bool, work: Works
     out[2] = log_sum(chain, work) if mixed else -np.inf
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def draw_chain(rng: np.random.Generator, steps: Integers, shifts: Array, length: int, chain: Recursion) -> int:
     """Draw the participations of a cold chain, in ascending order, with their shifts; return their number."""
     rate = -np.expm1(chain.log_stay)
@@ -55,7 +55,7 @@ def draw_chain(rng: np.random.Generator, steps: Integers, shifts: Array, length:
         step += chain.min_sep
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def draw_participations(rng: np.random.Generator, steps: Integers, counts: Integers, terms: Array, table: Table) -> int:
     """Draw at which steps how many copies take part, in ascending order; return the number of such steps.
 
@@ -98,7 +98,7 @@ def draw_participations(rng: np.random.Generator, steps: Integers, counts: Integ
     return visited
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_tilted(
     rng: np.random.Generator, densities: Densities, table: Table, order: int, share: float, out: Array
 ) -> None:

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.monte_carlo.arrays import Array, Integers
 from hockeystick.monte_carlo.draws import draw_noise
 from hockeystick.monte_carlo.renewal.kernels import (
@@ -36,7 +36,7 @@ class Truncation(NamedTuple):
     others: int
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_truncated(rng: np.random.Generator, cuts: Truncation, from_first: bool, log_ratios: Array) -> None:
     """Fill ``log_ratios`` with ``log P/Q`` of outputs of P (``from_first``), or of Q.
 
@@ -53,7 +53,7 @@ def draw_truncated(rng: np.random.Generator, cuts: Truncation, from_first: bool,
         log_ratios[sample] = of_p - of_q
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def draw_counts(rng: np.random.Generator, min_sep: int, prob: float, warm: bool, others: int, counts: Integers) -> None:
     """How many of ``others`` independent examples are taken at each step: binomials of those available. O(n + b).
 
@@ -74,7 +74,7 @@ def draw_counts(rng: np.random.Generator, min_sep: int, prob: float, warm: bool,
         returning[place] = counts[t]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _draw_output(rng: np.random.Generator, cuts: Truncation, counts: Integers, from_first: bool, y: Array) -> None:
     """Noise and the shifts of one draw of the participations and survivals, in units of sigma, in the first n rows."""
     law, n = cuts.law, counts.size
@@ -94,7 +94,7 @@ def _draw_output(rng: np.random.Generator, cuts: Truncation, counts: Integers, f
         i += law.min_sep
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_mixture(cuts: Truncation, counts: Integers, whole: float, cut: float, work: Workspace) -> float:
     """Log of the density of one of the mixtures relative to Q, given the counts, from the ``products`` in ``work``.
 

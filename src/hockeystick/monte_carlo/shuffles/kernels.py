@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.sums import added, log_add
 
@@ -18,7 +18,7 @@ class Move(NamedTuple):
     share: float
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_epochs(rng: np.random.Generator, sigma: float, bins: int, epochs: int, move: Move, out: Array) -> None:
     """Draw ``w = s e_t - drift 1 + sigma z`` in every epoch and fill ``out``, shape (samples, 3).
 
@@ -49,7 +49,7 @@ def draw_epochs(rng: np.random.Generator, sigma: float, bins: int, epochs: int, 
         out[sample, 0], out[sample, 1], out[sample, 2] = loss, log_ratio, average
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _first_power_means(u: Array, top: float) -> tuple[float, float]:
     """``log A_1`` and ``log A_2``; the largest u is taken out of the exponentials."""
     first, second = 0.0, 0.0
@@ -60,7 +60,7 @@ def _first_power_means(u: Array, top: float) -> tuple[float, float]:
     return top + np.log(first / u.size), 2.0 * top + np.log(second / u.size)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _log_power_mean(u: Array, top: float, power: float) -> float:
     """``log A_power``, in the same way."""
     total = 0.0
@@ -69,7 +69,7 @@ def _log_power_mean(u: Array, top: float, power: float) -> float:
     return float(power * top + np.log(total / u.size))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _mean(u: Array) -> float:
     """The mean, by Kahan's summation: its error does not grow with the number of terms."""
     total, lost = 0.0, 0.0

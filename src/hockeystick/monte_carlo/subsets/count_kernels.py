@@ -6,15 +6,15 @@ Proof: docs/theory/monte-carlo/subsets.md, "The proposal by counts".
 """
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.moments.copies.counts import attraction, pull_of
 from hockeystick.monte_carlo.arrays import Array
 from hockeystick.monte_carlo.subsets.kernels import Mixture, add_subset, log_ratio
 from hockeystick.monte_carlo.sums import added
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_counts(
     rng: np.random.Generator,
     mixture: Mixture,
@@ -51,7 +51,7 @@ def draw_counts(
         log_products(scaled, prob, couplings, weights, y, out[sample, 1:])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_counts(
     rng: np.random.Generator, scaled: Array, couplings: Array, chances: Array, table: Array, y: Array
 ) -> None:
@@ -79,7 +79,7 @@ def _add_counts(
         state = following
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def log_products(scaled: Array, prob: float, couplings: Array, weights: Array, y: Array, out: Array) -> None:
     """``log X'`` and ``log F`` of outputs y; no exponential is above 1, and sums are Kahan's.
 

@@ -8,8 +8,8 @@ whose bit d says whether the example took part d opportunities ago.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.monte_carlo.arrays import Array, Flags
 from hockeystick.monte_carlo.sums import added
 
@@ -33,7 +33,7 @@ class Mixture(NamedTuple):
     couplings: Array
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_outputs(rng: np.random.Generator, mixture: Mixture, of_p: bool, mean: Array, beta: float, out: Array) -> None:
     """Fill ``out``, shape (samples, 2), with ``log X`` and ``<mean, y>`` of outputs ``y = z - beta mean``.
 
@@ -54,7 +54,7 @@ def draw_outputs(rng: np.random.Generator, mixture: Mixture, of_p: bool, mean: A
         out[sample, 1] = inner(mean.ravel(), y.ravel())
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def inner(a: Array, b: Array) -> float:
     """The inner product, by Kahan's summation: its error does not grow with the number of terms."""
     total, lost = 0.0, 0.0
@@ -63,7 +63,7 @@ def inner(a: Array, b: Array) -> float:
     return float(total)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_subset(rng: np.random.Generator, scaled: Array, prob: float, y: Array) -> None:
     """The mean of one component of P."""
     opportunities, rows, window = scaled.shape
@@ -74,7 +74,7 @@ def add_subset(rng: np.random.Generator, scaled: Array, prob: float, y: Array) -
                     y[i + d, r] += scaled[i + d, r, d]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_ratio(scaled: Array, fresh: Flags, prob: float, y: Array) -> float:
     """``log E_S exp(<C 1_S, y> - |C 1_S|^2 / 2)`` in units of sigma, going forward over the last w opportunities.
 
@@ -119,7 +119,7 @@ def log_ratio(scaled: Array, fresh: Flags, prob: float, y: Array) -> float:
     return float(np.log(total) + log_scale)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _cross_factors(block: Array, cross: Array) -> None:
     """``exp(-sum_{d < d' in f} <a_d, a_d'>)`` for every pattern f of w bits; ``block`` has the shape (rows, w)."""
     rows, window = block.shape

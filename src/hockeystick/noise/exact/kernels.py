@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.noise.recent_rows import add_past
 from hockeystick.noise.solver import CHUNK
 
@@ -47,7 +47,7 @@ def in_fours(step: Coefficients) -> Coefficients:
     return step._replace(weights=weights, ahead=ahead, units=np.hstack([step.units, zero.astype(np.int64)]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def beyond(z: Floats, end: float) -> int:
     """How many of these numbers are larger than ``end`` in absolute value."""
     count = 0
@@ -57,7 +57,7 @@ def beyond(z: Floats, end: float) -> int:
     return count
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def feed_back(
     ring: Integers, place: int, z: Floats, step: Coefficients, first: int, begin: int, doubtful: NDArray[np.int64]
 ) -> bool:
@@ -98,7 +98,7 @@ def feed_back(
     return any_doubt
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def _add_past_to_two(
     row: Floats, next_row: Floats, ring: Integers, place: int, weights: Floats, ahead: Floats, start: int
 ) -> None:
@@ -126,7 +126,7 @@ def _add_past_to_two(
         j += 1
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def _decide(
     ring: Integers,
     place: int,
@@ -151,7 +151,7 @@ def _decide(
     return any_doubt
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def _by_units(ring: Integers, place: int, z: float, step: Coefficients, b: int, column: int) -> tuple[int, bool]:
     """One v with the sum over the past in whole numbers, and whether it is certain.
 
@@ -166,7 +166,7 @@ def _by_units(ring: Integers, place: int, z: float, step: Coefficients, b: int, 
     return np.int64(np.floor(shifted)) - whole, certain(shifted, step.fine[b])
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def average(
     ring: Floats, place: int, weights: Floats, doubt: Floats, out: Integers, first: int, doubtful: NDArray[np.int64]
 ) -> bool:
@@ -200,7 +200,7 @@ def average(
     return any_doubt
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def round_off(row: Floats, over: float, doubt: float, out: Integers) -> int:
     """Overwrite ``out`` with ``floor(over row + 1/2)``; returns how many of them are not certain."""
     uncertain, room = 0, 0.5 - doubt
@@ -212,7 +212,7 @@ def round_off(row: Floats, over: float, doubt: float, out: Integers) -> int:
     return uncertain
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def certain(value: float, doubt: float) -> bool:
     """Whether all numbers within ``doubt`` of this one have the same whole part."""
     return bool(abs(value - np.floor(value) - 0.5) <= 0.5 - doubt)

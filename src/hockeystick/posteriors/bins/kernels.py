@@ -3,9 +3,9 @@
 from math import erfc, exp, inf, isnan, log, sqrt
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hockeystick.compiling import kernel
 from hockeystick.laws.law import Array
 
 Indices = NDArray[np.int64]
@@ -19,7 +19,7 @@ SAFETY = 1e-9
 UNDERFLOW = 1e-300
 
 
-@njit(cache=True)
+@kernel
 def reference_families(
     gram: Array, level: Indices, bounded: Indices, temperatures: Array
 ) -> tuple[Array, Array, Array, Array]:
@@ -69,7 +69,7 @@ def reference_families(
     return psi, divergence, informative, alike
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def failure(threshold: float, centres: Array, deviation: Array, best: Array, slope: Array) -> tuple[float, float]:
     """``mean over k of min_psi Phi((t - nu) / xi)``, rounded up, and its derivative (which steers only).
 
@@ -96,7 +96,7 @@ def failure(threshold: float, centres: Array, deviation: Array, best: Array, slo
     return total / count * (1.0 + SAFETY) + UNDERFLOW, derivative / count
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def threshold_within(
     allowed: float, start: float, centres: Array, deviation: Array, best: Array, slope: Array
 ) -> float:
@@ -125,7 +125,7 @@ def threshold_within(
     return low
 
 
-@njit(cache=True)
+@kernel
 def thresholds(
     centres: Array, deviation: Array, own: Indices, allowed: Array, informative: Array, level: Indices, scores: Array
 ) -> Array:
@@ -163,7 +163,7 @@ def thresholds(
     return cuts
 
 
-@njit(cache=True)
+@kernel
 def level_tails(threshold: Array, informative: Array, alike: Array, level: Indices, lowest: int, levels: int) -> Array:
     """From thresholds of a row's bins to bounds on the posterior probability of each level or a higher one.
 

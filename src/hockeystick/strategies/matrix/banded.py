@@ -3,8 +3,8 @@
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.strategies.matrix.base import Array, Indices, StrategyMatrix
 
 REASSOCIATE = {"reassoc", "contract", "nsz"}
@@ -83,7 +83,7 @@ def _as_table(x: Array) -> Array:
     return np.ascontiguousarray(x, dtype=np.float64).reshape(x.shape[0], -1)
 
 
-@njit(cache=True)
+@kernel
 def _dot(band: Array, x: Array) -> Array:
     n, p = band.shape
     product = np.zeros(x.shape)
@@ -95,7 +95,7 @@ def _dot(band: Array, x: Array) -> Array:
     return product
 
 
-@njit(cache=True)
+@kernel
 def _solve(band: Array, z: Array) -> Array:
     n, p = band.shape
     solved = z.copy()
@@ -111,7 +111,7 @@ def _solve(band: Array, z: Array) -> Array:
     return solved
 
 
-@njit(cache=True)
+@kernel
 def _bin_means(band: Array, bins: int) -> Array:
     n, p = band.shape
     means = np.zeros((n, bins))
@@ -121,7 +121,7 @@ def _bin_means(band: Array, bins: int) -> Array:
     return means
 
 
-@njit(cache=True)
+@kernel
 def _bin_gram(band: Array, bins: int) -> Array:
     """Sums over at most p, then n / bins, then 2 p / bins + 2 terms: fewer than 4 n roundings in all."""
     n, p = band.shape
@@ -141,7 +141,7 @@ def _bin_gram(band: Array, bins: int) -> Array:
     return gram
 
 
-@njit(cache=True)
+@kernel
 def autoregression(band: Array, taps: Array) -> tuple[Array, Array]:
     """The queries ``S = A C^{-1} z`` as ``S_t = s_t z_t + sum_{d=1}^{w} a_{t,d} S_{t-d}``: C A^{-1} is banded too.
 
@@ -163,7 +163,7 @@ def autoregression(band: Array, taps: Array) -> tuple[Array, Array]:
     return scale, memory
 
 
-@njit(cache=True, fastmath=REASSOCIATE)
+@kernel(fastmath=REASSOCIATE)
 def covariances(scale: Array, memory: Array) -> Array:
     """``K[t, j] = Cov(S_t, S_{t-j})``, shape (n, w + 1), for white z: exact, by a recursion. O(n w^2).
 

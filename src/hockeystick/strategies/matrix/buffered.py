@@ -1,8 +1,8 @@
 """Buffered Toeplitz matrices: the coefficients are a sum of a few decaying powers."""
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.strategies.matrix.base import Array
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 
@@ -46,7 +46,7 @@ class BufferedToeplitzMatrix(ToeplitzMatrix):
         return buffered_rows(-self.scales, self.decays, rows / self.diagonal, True).reshape(z.shape)
 
 
-@njit(cache=True)
+@kernel
 def buffered_column(scales: Array, decays: Array, steps: int) -> Array:
     """``1, sum_j scales_j, sum_j scales_j decays_j, ...``, shape (steps,). O(steps * buffers)."""
     column = np.zeros(steps)
@@ -59,7 +59,7 @@ def buffered_column(scales: Array, decays: Array, steps: int) -> Array:
     return column
 
 
-@njit(cache=True)
+@kernel
 def buffered_rows(scales: Array, decays: Array, rows: Array, feedback: bool) -> Array:
     """``y_t = x_t + sum_j scales_j S_j`` for rows x of shape (steps, d), then ``S_j <- decays_j S_j + x_t``, from 0.
 

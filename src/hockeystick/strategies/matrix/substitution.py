@@ -1,9 +1,9 @@
 """Forward substitution for Toeplitz matrices of few diagonals."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 
+from hockeystick.compiling import kernel
 from hockeystick.strategies.matrix.base import Array
 
 
@@ -25,7 +25,7 @@ def toeplitz_solve(coefficients: ArrayLike, z: ArrayLike) -> Array:
     return np.ascontiguousarray(solution.T).reshape(right.shape)
 
 
-@njit(cache=True)
+@kernel
 def _solved(scale: float, taps: Array, rows: Array) -> Array:
     """The solution for each row, shape (d, n); ``ahead[j]`` is what the rows so far take from the one j + 1 on."""
     result = np.empty_like(rows)

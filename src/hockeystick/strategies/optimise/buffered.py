@@ -1,8 +1,8 @@
 """Buffered Toeplitz strategies: the decays of C and of its inverse that minimise error times squared sensitivity."""
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.deadline import tick
 from hockeystick.errors import OptimisationError
 from hockeystick.strategies.matrix.base import Array
@@ -111,7 +111,7 @@ def _newton_step(point: Array, weights: Array, separation: int) -> tuple[Array, 
     return -directions @ (slopes / curvatures), float(np.sqrt(np.sum(slopes**2 / curvatures)))
 
 
-@njit(cache=True)
+@kernel
 def complements_of(parameters: Array) -> tuple[Array, Array]:
     """``1 - theta_1 < 1 - eta_1 < 1 - theta_2 < ... < 1 - eta_d`` and the ratio of each to the next (the last to 1).
 
@@ -125,7 +125,7 @@ def complements_of(parameters: Array) -> tuple[Array, Array]:
     return complements, ratios
 
 
-@njit(cache=True)
+@kernel
 def scales_of(complements: Array) -> Array:
     """Absolute scales of C (even places) and of its inverse (odd places), for interlaced decays.
 
@@ -142,7 +142,7 @@ def scales_of(complements: Array) -> Array:
     return np.abs(scales)
 
 
-@njit(cache=True)
+@kernel
 def log_loss(parameters: Array, weights: Array, separation: int) -> tuple[float, Array]:
     """``log(sum_t weights_t b_t^2 * |m|^2)`` and its gradient in the parameters.
 

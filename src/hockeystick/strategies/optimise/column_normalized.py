@@ -6,8 +6,8 @@ exactly: O(n p^2) instead of the O(n^2 p) of solving for every column. The gradi
 """
 
 import numpy as np
-from numba import njit
 
+from hockeystick.compiling import kernel
 from hockeystick.errors import OptimisationError
 from hockeystick.strategies.matrix.banded import REASSOCIATE, autoregression, covariances
 from hockeystick.strategies.matrix.base import Array
@@ -77,7 +77,7 @@ def squared_error(columns: Array) -> tuple[float, Array]:
     return float(covariance[:, 0].sum()), _to_columns(scale, memory, slope_scale, slope_memory)
 
 
-@njit(cache=True, fastmath=REASSOCIATE)
+@kernel(fastmath=REASSOCIATE)
 def _adjoint(scale: Array, memory: Array, covariance: Array) -> tuple[Array, Array]:
     """Derivatives of ``sum_t K[t, 0]`` in s, shape (n,), and a, shape (n, p + 1). O(n p^2).
 
@@ -118,7 +118,7 @@ def _adjoint(scale: Array, memory: Array, covariance: Array) -> tuple[Array, Arr
     return slope_scale, slope_memory
 
 
-@njit(cache=True)
+@kernel
 def _to_columns(scale: Array, memory: Array, slope_scale: Array, slope_memory: Array) -> Array:
     """From s and a to C: ``s_t = 1 / C[t, t]`` and ``a_{t,d} = (C[t, t-d+1] - C[t, t-d]) / C[t, t]``."""
     n, width = memory.shape
