@@ -318,7 +318,8 @@ class Profiles:
         if not isfinite(window):
             return None
         step = 2.0 * pi / window
-        last = self.moments.settled_frequency(order, steps, target, self._farthest(order, step))
+        farthest = self._farthest(order, step) if self.moments.heeds_limits else inf
+        last = self.moments.settled_frequency(order, steps, target, farthest)
         if not self._is_short(order, step, last):
             return None
         count = ceil(last / step) + 1

@@ -9,7 +9,7 @@ the characteristic function of ``L = log X`` under it. Proofs: docs/theory/conto
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, cos, exp, expm1, inf, isqrt, log, log1p, pi, sqrt
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,8 @@ class Moments(Protocol):
     def mu(self) -> float: ...
     @property
     def log_least(self) -> float: ...
+    @property
+    def heeds_limits(self) -> bool: ...
     def log_moments(self, orders: Array) -> Array: ...
     def size(self, c: float, frequency: float) -> float: ...
     def line(self, c: float, step: float, count: int) -> Line: ...
@@ -80,6 +82,8 @@ class PoissonMoments:
 
     sampling_prob: float
     noise_multiplier: float
+    heeds_limits: ClassVar[bool] = True
+    """Whether searches for the end of a line are shorter for a limit, which takes some time to find."""
 
     @cached_property
     def mu(self) -> float:
@@ -133,7 +137,8 @@ class PoissonMoments:
 
     def _log_moments(self, orders: Array) -> Array:
         low, high = min(self.ends(float(orders.min()))[0], -REACH), self.ends(float(orders.max()))[1]
-        z = np.linspace(low, high, ceil((high - low) / min(0.12, 0.12 / self.mu)) + 2)
+        cells = ceil((high - low) / min(0.12, 0.12 / self.mu)) + 1
+        z = low + (high - low) / cells * np.arange(cells + 1, dtype=np.float64)
         exponents = np.multiply.outer(orders, self.log_ratios(z)[0]) - 0.5 * z * z
         top = exponents.max(axis=1)
         sums = np.exp(exponents - top[:, None]).sum(axis=1)

@@ -45,6 +45,8 @@ class ProductMoments:
         parts: at least one, all of them in reach, with at least one step each.
     """
 
+    heeds_limits = False
+
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts = tuple(parts)
         self.steps = sum(part.steps for part in self.parts)
