@@ -85,6 +85,20 @@ def test_what_is_left_out_is_negligible(seed: int, monkeypatch: pytest.MonkeyPat
     assert left_out.max() < SMALLEST_POWER
 
 
+def test_what_is_left_out_is_negligible_for_all_weights_that_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that are off by as much as they say make coins less likely, and their transforms larger."""
+    for most in ("MOST_CELLS", "MOST_FREQUENCIES"):
+        monkeypatch.setattr(smooth_powers, most, LENGTH)
+    angles, error = 2.0 * np.pi * np.arange(LENGTH // 2 + 1) / LENGTH, 0.1
+    for count in range(6000, 8000, 100):
+        frequencies = smooth_powers._frequencies([coins(count)._replace(error=error)], LENGTH)
+        assert frequencies is not None
+        chance = CHANCE * (1.0 - error)
+        sizes = np.abs(1.0 - chance + chance * np.exp(1j * angles))
+        left_out = np.delete(count * np.log(sizes), frequencies)
+        assert left_out.max() < SMALLEST_POWER
+
+
 @pytest.mark.parametrize("order", [3.0, -2.0])
 @pytest.mark.parametrize("power", [0.0, 1.0])
 @pytest.mark.parametrize("start", [-LENGTH // 2, MEAN - LENGTH // 2, 5 * LENGTH + MEAN - LENGTH // 3])

@@ -409,6 +409,13 @@ FAULTS = [
     ),
     (
         _SMOOTH,
+        "off = error + UNIT_ROUNDOFF * (offsets.size + of_transform)",
+        "off = UNIT_ROUNDOFF * (offsets.size + of_transform)",
+        "weights that are off leave frequencies out that matter",
+        _OF_SMOOTH,
+    ),
+    (
+        _SMOOTH,
         "relative += off * copies / most",
         "relative += UNIT_ROUNDOFF * copies / most",
         "weights that are off are not charged",

@@ -105,10 +105,11 @@ def _frequencies(parts: Sequence[Part], length: int) -> Indices | None:
     for (offsets, weights, copies, error), variance in zip(parts, spreads, strict=True):
         folded = np.bincount(offsets % size, weights, size)
         sizes = np.abs(np.fft.rfft(folded))
-        off = error + OF_TRANSFORMS * UNIT_ROUNDOFF * log(size, 2.0) * sqrt(size * float(np.sum(folded**2)))
+        of_transform = OF_TRANSFORMS * log(size, 2.0) * sqrt(size * float(np.sum(folded**2)))
+        off = error + UNIT_ROUNDOFF * (offsets.size + of_transform)  # many places may have one sum in common
         # Turned by its mean, a transform has a second derivative of at most the variance, so between two frequencies
         # it is off from its chord by at most an eighth of that times their squared distance.
-        bend = variance * (2.0 * pi / size) ** 2 / 8.0 * (1.0 + 1e-9)
+        bend = variance * (2.0 * pi / size) ** 2 / 8.0 * (1.0 + 1e-9 + error)
         log_most += copies * np.log(np.minimum(np.maximum(sizes[1:], sizes[:-1]) + bend, 1.0) + off)
     cells = np.flatnonzero(log_most >= SMALLEST_POWER)
     if cells.size > MOST_CELLS:
