@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import exp, inf, log, nan
 
+import numpy as np
 import pytest
 
 from hockeystick.bounds import Bound, best_of, falling
@@ -42,6 +43,13 @@ def test_many_epsilons_at_once_get_what_each_gets_alone() -> None:
     assert bound.delta([]).tolist() == []
     with pytest.raises(InvalidInputError, match=r"701\.0"):
         bound.delta([1.0, 701.0])
+
+
+def test_deltas_are_numbers_of_python_whatever_a_profile_says() -> None:
+    """NumPy's are printed with their type, which no table can read."""
+    profiles = {direction: lambda epsilon: np.exp(np.float64(-epsilon)) for direction in Direction}
+    bound = Bound("numpy", Side.UPPER, Kind.DETERMINISTIC, 1.0, "by definition", profiles)
+    assert repr(bound.delta(0.0)) == "1.0"
 
 
 def test_a_falling_profile_never_says_less_than_it_knows() -> None:

@@ -280,7 +280,7 @@ def for_all(
 ) -> float | NDArray[np.float64]:
     """:func:`for_each` for a function of many numbers, which returns as many."""
     if not isinstance(values, list | tuple | np.ndarray):
-        return function([real_number(name, values)])[0]
+        return float(function([real_number(name, values)])[0])  # not a number of NumPy's, which prints otherwise
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.laws.inner_products import inner_products
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.rotations import exponentials_less_one, rotations
 
@@ -75,7 +76,7 @@ def spectrum(parts: Sequence[Part], length: int) -> Spectrum | None:
     logs, angles, log_most, rounding, relative = np.zeros((5, frequencies.size))
     for offsets, weights, copies, error in parts:
         turns = _turned(np.multiply.outer(-frequencies, offsets), length)
-        transform = rotations(turns) @ weights
+        transform = inner_products(rotations(turns), weights[None, :])[:, 0]
         # Rotations are off by 16 units, their angles by 10, and a sum of n products by n + 2.
         off = error + UNIT_ROUNDOFF * (offsets.size + 32.0)
         sizes = np.abs(transform)
@@ -121,8 +122,8 @@ def _frequencies(parts: Sequence[Part], length: int) -> Indices | None:
 
 
 def _variance(part: Part) -> float:
-    mean = float(part.weights @ part.offsets)
-    return float(part.weights @ (part.offsets - mean) ** 2)
+    mean = float(np.sum(part.weights * part.offsets))
+    return float(np.sum(part.weights * (part.offsets - mean) ** 2))
 
 
 def _turned(products: Indices, length: int) -> Array:

@@ -353,7 +353,7 @@ class Tilted:
         self.largest = exp(float(log_peaks(np.array([order]))[0]))
         spacing = float(places[1] - places[0])
         # The gain rises and falls: a sum is at most the integral over the spacing and the largest value.
-        self.error = error * (1.0 / (spacing * abs(order * (order - 1.0))) + self.largest) * (1.0 + 1e-6)
+        self.error = float(error) * (1.0 / (spacing * abs(order * (order - 1.0))) + self.largest) * (1.0 + 1e-6)
         farthest = max(self.middle - float(places[0]), float(places[-1]) - self.middle)
         self.rounding = UNIT_ROUNDOFF * (sums.rounding + 8.0 * abs(order) * farthest + 4.0 * LARGEST_EXPONENT)
 
