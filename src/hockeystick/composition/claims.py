@@ -198,6 +198,11 @@ def shared_facts(certificates: tuple[AnyCertificate, ...]) -> dict[str, Any]:
     }
 
 
+def reading(given: object) -> str:
+    """What reads the file of a claim, as the end of a message to who gave its path; nothing for anything else."""
+    return "; hs.Certificate.load reads a file" if isinstance(given, str | Path) else ""
+
+
 def unit_of(certificate: AnyCertificate) -> str:
     """Whose data a certificate protects: those of an "example", or of a "user" with so many examples at most."""
     mechanism = certificate.mechanism

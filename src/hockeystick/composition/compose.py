@@ -11,10 +11,9 @@ from hockeystick.certificate import Accuracy, AnyCertificate, Certificate, Certi
 from hockeystick.certification.description import origin
 from hockeystick.certification.issue import PORTABLE, certify_with
 from hockeystick.certification.schedule import DELTA_NODES, EPSILON_NODES, planned
-from hockeystick.composition.claims import check_comparable, shared_facts, unit_of
+from hockeystick.composition.claims import check_comparable, reading, shared_facts, unit_of
 from hockeystick.composition.composition import Composition, check_together
 from hockeystick.composition.expected import ExpectedEpsilons
-from hockeystick.composition.files import reading
 from hockeystick.composition.runs import RunBounds, run_bounds
 from hockeystick.deadline import Deadline
 from hockeystick.errors import CannotCertifyError, InvalidInputError, shortened

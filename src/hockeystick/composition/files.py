@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from hockeystick.composition.tuning import Tuning
 
 
-def reading(given: object) -> str:
-    """What reads the file of a claim, as the end of a message to who gave its path; nothing for anything else."""
-    return "; hs.Certificate.load reads a file" if isinstance(given, str | Path) else ""
-
-
 def load_claim(path: str | Path) -> "AnyCertificate | Composition | Tuning":
     """Read any claim and check its digest; what names no other format is read as a certificate.
 

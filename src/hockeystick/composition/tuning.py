@@ -6,10 +6,9 @@ from hockeystick.bounds import Bound, Profile, Question
 from hockeystick.certificate import Accuracy, AnyCertificate, Certificate, CertificateOfFormat1
 from hockeystick.certification.description import origin
 from hockeystick.certification.schedule import planned
-from hockeystick.composition.claims import DerivedClaim, check_comparable, shared_facts
+from hockeystick.composition.claims import DerivedClaim, check_comparable, reading, shared_facts
 from hockeystick.composition.compose import FRESH, OWN, accuracy_for, as_certificates, interval_of
 from hockeystick.composition.composition import described
-from hockeystick.composition.files import reading
 from hockeystick.composition.runs import RunMethods, run_bounds
 from hockeystick.composition.selection import best_of
 from hockeystick.composition.trials import FixedTrials, NegativeBinomialTrials, PoissonTrials, Trials, trials_of

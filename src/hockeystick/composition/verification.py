@@ -9,11 +9,10 @@ from hockeystick.certificate import CertificateBase, Interval
 from hockeystick.certification.confirmation import StandIn
 from hockeystick.certification.verification import DEFAULT_BUDGET
 from hockeystick.certification.verification import stand_ins as stand_ins_of
-from hockeystick.composition.claims import DerivedClaim, check_comparable
+from hockeystick.composition.claims import DerivedClaim, check_comparable, reading
 from hockeystick.composition.compose import accuracy_for
 from hockeystick.composition.compose import recomputed as recomputed_composition
 from hockeystick.composition.composition import Composition
-from hockeystick.composition.files import reading
 from hockeystick.composition.runs import RunMethods
 from hockeystick.composition.tuning import Tuning
 from hockeystick.composition.tuning import recomputed as recomputed_tuning
