@@ -10,7 +10,7 @@ Proof: docs/theory/poisson-windows.md. Cost: some sixty eigenvalues, each tens o
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import copysign, exp, log, log1p, sqrt
+from math import exp, log, log1p, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,9 +27,6 @@ TRIED = 60
 """Shapes that are tried."""
 ACCURACY = 1e-3
 """Relative accuracy of the eigenvalues that compare shapes."""
-FRESH = 0.1
-"""What all steps alike are of where a search for an eigenvector begins: without them one that begins in a part of C
-that touches no other step, as in a tree of several, never leaves it."""
 LARGEST_CORRELATION = 0.98
 FINEST_LEVELS = 0.03
 MOST_LEVELS = 24
@@ -143,7 +140,7 @@ def _score(products: Array, levels: Array, sigma: float, prob: float) -> float:
 def _largest(
     product: Callable[[Array], Array], start: Array, chain: DominatingChain, levels: Array
 ) -> tuple[float, Array]:
-    """About the largest eigenvalue of G relative to the chain's products at these levels, and where to begin the next.
+    """About the largest eigenvalue of G relative to the chain's products at these levels, and its vector.
 
     Args:
         product: G times a vector, of shape (n,).
@@ -182,8 +179,7 @@ def _largest(
         values, vectors = eigsh(operator, k=1, which="LA", v0=start, tol=ACCURACY)
     except ArpackError:
         return float("inf"), start
-    vector = np.asarray(vectors[:, 0])
-    return float(values[0]), vector + copysign(FRESH / sqrt(n), float(vector.sum()))
+    return float(values[0]), np.asarray(vectors[:, 0])
 
 
 def _product(gram: "csr_matrix | Array", band: Array) -> Callable[[Array], Array]:
