@@ -87,14 +87,11 @@ def dominating_windows(
 
     band = _band(gram, size)
     times = _product(gram, band)
-    start = np.ones(n)  # a similar shape has a similar eigenvector
 
     def relative(shape: Array) -> tuple[DominatingChain, float]:
-        nonlocal start
         correlation = LARGEST_CORRELATION / (1.0 + exp(-float(np.clip(shape[0], -30.0, 30.0))))
         chain = DominatingChain(scales_of(shape[1:], size), correlation)
-        largest, start = _largest(times, start, chain, levels)
-        return chain, largest
+        return chain, _largest(times, n, chain, levels)
 
     def score(shape: Array) -> float:
         deadline.tick()
@@ -104,10 +101,10 @@ def dominating_windows(
     if not band[1:].any():
         chain, factor = DominatingChain(np.ones(size), 0.0), float((band[0] / np.repeat(levels, size)[:n]).max())
     else:
-        first = np.array([0.0, 0.15, 0.15, 1.0])
-        simplex = np.vstack([first, first + np.diag([1.0, 0.15, 0.15, -0.6])])
+        start = np.array([0.0, 0.15, 0.15, 1.0])
+        simplex = np.vstack([start, start + np.diag([1.0, 0.15, 0.15, -0.6])])
         parameters = minimize(
-            score, first, method="Nelder-Mead", options={"maxfev": TRIED, "initial_simplex": simplex}
+            score, start, method="Nelder-Mead", options={"maxfev": TRIED, "initial_simplex": simplex}
         ).x
         chain, factor = relative(parameters)
     shape = in_band(chain, levels, band.shape)
@@ -137,18 +134,15 @@ def _score(products: Array, levels: Array, sigma: float, prob: float) -> float:
     return float(prob**2 * counts @ np.asarray(moments))
 
 
-def _largest(
-    product: Callable[[Array], Array], start: Array, chain: DominatingChain, levels: Array
-) -> tuple[float, Array]:
-    """About the largest eigenvalue of G relative to the chain's products at these levels, and its vector.
+def _largest(product: Callable[[Array], Array], n: int, chain: DominatingChain, levels: Array) -> float:
+    """About the largest eigenvalue of G relative to the chain's products at these levels.
 
     Args:
         product: G times a vector, of shape (n,).
-        start: shape (n,), where the search for the vector begins.
     """
     from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-    n, rho, size = start.size, chain.correlation, chain.scales.size
+    rho, size = chain.correlation, chain.scales.size
     innovation = sqrt((1.0 - rho) * (1.0 + rho))
     scales = np.multiply.outer(np.sqrt(levels), chain.scales).ravel()[:n]
     first = np.arange(0, n, size)
@@ -173,13 +167,13 @@ def _largest(
         return whitened(product(spread(np.ravel(vector))))
 
     if n <= 2:
-        return float(np.linalg.eigvalsh(np.column_stack([times(unit) for unit in np.eye(n)]))[-1]), start
+        return float(np.linalg.eigvalsh(np.column_stack([times(unit) for unit in np.eye(n)]))[-1])
     operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
     try:
-        values, vectors = eigsh(operator, k=1, which="LA", v0=start, tol=ACCURACY)
+        start = np.ones(n)  # never an eigenvector of another shape: where that is one here too, ARPACK draws another
+        return float(eigsh(operator, k=1, which="LA", v0=start, tol=ACCURACY, return_eigenvectors=False)[0])
     except ArpackError:
-        return float("inf"), start
-    return float(values[0]), np.asarray(vectors[:, 0])
+        return float("inf")
 
 
 def _product(gram: "csr_matrix | Array", band: Array) -> Callable[[Array], Array]:
