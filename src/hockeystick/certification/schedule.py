@@ -347,9 +347,8 @@ def planned(
             without a deadline.
         deadline: the caller's own, instead of one that starts when the kernels are compiled.
 
-    Raises: InvalidInputError for what is no mechanism or no deadline, and for a budget that is not positive.
+    Raises: InvalidInputError for what is no deadline, and for a budget that is not positive.
     """
-    expect_kind("mechanism", mechanism, Mechanism, "a Mechanism")
     expect_kind("deadline", deadline, Deadline, "a Deadline, such as hs.Deadline(60.0); budget takes seconds")
     policy = SearchPolicy() if budget is None else SearchPolicy(work=check_budget(budget), sampling=float("inf"))
     if budget is not None or (deadline is not None and deadline.seconds < float("inf")):
