@@ -23,6 +23,7 @@ LEVEL = 1e-3
 CHANCE = 1e-3
 """Of more alarms than are allowed, if every run raised one with probability ``LEVEL``."""
 SIZE = 500
+"""Examples of a data set, and numbers of a row of noise."""
 BANDED = hs.BandedSquareRoot(bands=4)
 SAMPLERS = {
     "Poisson": hs.Poisson(sampling_prob=0.05, steps=40),
@@ -43,6 +44,7 @@ STRATEGIES = {
     "binary tree": hs.BinaryTree(),
 }
 FEW = hs.Poisson(sampling_prob=0.2, steps=5)
+"""For audits of mechanisms, which make whole runs again and again."""
 MECHANISMS = {
     "Poisson": hs.Mechanism(sampler=FEW, noise_multiplier=1.0),
     "users of 2, Poisson": hs.Mechanism(
@@ -56,6 +58,10 @@ MECHANISMS = {
         sampler=FEW.model_copy(update={"truncated_batch_size": 12, "num_examples": 50}), noise_multiplier=1.0
     ),
 }
+
+
+CERTIFICATES: dict[str, hs.Certificate] = {}
+"""Of the mechanisms that were audited so far, each issued once."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,6 @@ def mechanism(kind: str, seed: int, level: float) -> hs.audit.Verdict:
     return hs.audit.mechanism(claimed, certificate=CERTIFICATES[kind], samples=1000, level=level, rng=rng)
 
 
-CERTIFICATES: dict[str, hs.Certificate] = {}
 PARTS: dict[str, tuple[Callable[[str, int, float], hs.audit.Verdict], Iterable[str], int]] = {
     "sampler": (sampler, SAMPLERS, 112),
     "noise": (noise, STRATEGIES, 200),

@@ -137,12 +137,16 @@ def epsilon_checks(output: Output) -> list[Check]:
     """Sections 1.1 and A.1: Figures 1, 4 and 5."""
 
     def about(steps: int, sigma: float, delta: float, batches: str, relation: str, printed: str) -> Check:
+        """One printed number; ``batches`` is D, P or S (eps_D of the paper, ...), and what the row says beside it.
+
+        What ends in RDP is about the bound by Renyi divergences.
+        """
         what = f"eps_{batches[0]}({delta:g}), sigma={sigma:g}, T={steps}{batches[1:]}"
         if batches[0] == "D":
-            both = deterministic(steps, sigma)
-            upper = precise(both, "gaussian", output, UPPER, delta).epsilon(delta)
+            fixed = deterministic(steps, sigma)
+            upper = precise(fixed, "gaussian", output, UPPER, delta).epsilon(delta)
             return judge(
-                what, relation, printed, upper=upper, lower=precise(both, "gaussian", output, LOWER).epsilon(delta)
+                what, relation, printed, upper=upper, lower=precise(fixed, "gaussian", output, LOWER).epsilon(delta)
             )
         if batches[0] == "S":
             lower = precise(shuffle(steps, sigma), "shuffle_thresholds", output, LOWER, delta).epsilon(delta)
@@ -195,6 +199,7 @@ def delta_checks(output: Output) -> list[Check]:
             self.fixed_lower = precise(deterministic(steps, sigma), "gaussian", output, LOWER)
 
         def about(self, batches: str, epsilon: float, relation: str, printed: str, why: str = "") -> Check:
+            """One printed number; ``batches`` as in :func:`epsilon_checks`."""
             what = f"delta_{batches[0]}({epsilon:g}), {self.where}{batches[1:]}"
             if batches.endswith("RDP"):
                 return judge(what, relation, printed, upper=self.renyi.delta(epsilon), why=why)
@@ -286,6 +291,7 @@ SEPARATIONS = {
 
 
 LARGEST_EPSILON = 300.0
+"""Beyond it no epsilon for substitution is looked for."""
 
 
 def substitution(output: Output, points: int = POINTS) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 POISSON_ORDERS = (64, 1024, 16384)
 AVERAGED_ORDERS = (32, 128, 512, 2048)
+"""Largest orders that are tried one after the other, for as long as the best order is near the largest."""
 POWERING_ORDERS = 512
 """Most orders by binary powering, which costs O(log t) times more than the recurrence."""
 REAL_ORDERS = np.arange(17, 256) / 16.0

@@ -92,11 +92,11 @@ ONE_VALUE = [name for name, fields in TRIED.items() if len(fields) > 2]
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The paths of all values that are no containers, and of all containers that are empty."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    if not inside or not list(inside):
+    inside = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
+    if not inside:
         yield path
-    for name, one in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        yield from leaves(one, (*path, name))
+    for name, item in inside:
+        yield from leaves(item, (*path, name))
 
 
 def others(value: Any) -> list[Any]:
@@ -191,16 +191,16 @@ def refused(contents: Iterator[dict[str, Any]]) -> int:
 def test_a_sampled_certificate_is_a_few_kilobytes(certificates: dict[str, Certificate]) -> None:
     sampled = certificates["sampled"]
     assert sampled.monte_carlo is not None
-    assert sum(len(one.run.nodes) for one in sampled.monte_carlo.runs) > 20
+    assert sum(len(attempt.run.nodes) for attempt in sampled.monte_carlo.runs) > 20
     assert len(json.dumps(sampled.content())) < 10_000
 
 
 def test_every_field_has_a_value_somewhere(certificates: dict[str, Certificate]) -> None:
     """Else its change above would be no test of it."""
-    contents = [one.content() for one in certificates.values()]
+    contents = [certificate.content() for certificate in certificates.values()]
     for name in set(contents[0]) - {"also_holds_for"}:
         assert any(content[name] not in (None, [], {}) for content in contents), name
-    statuses = {one.status for certificate in certificates.values() for one in certificate.assumptions}
+    statuses = {entry.status for certificate in certificates.values() for entry in certificate.assumptions}
     assert statuses == set(Status)
 
 
@@ -280,7 +280,7 @@ def test_numbers_beside_the_bounds_are_issued_with_room_for_the_rounding_of_anot
         ({"asserted": {}}, "assumptions"),
         ({"asserted": {"nothing": "words"}}, "'asserted' field must name one of batches, noise"),
     ],
-    ids=lambda one: "" if isinstance(one, str) else "-".join(one),
+    ids=lambda value: "" if isinstance(value, str) else "-".join(value),
 )
 def test_a_statement_has_to_agree_with_what_follows_from_it(
     certificates: dict[str, Certificate], changes: dict[str, Any], says: str

@@ -38,9 +38,8 @@ from hockeystick.settings import SearchPolicy, Settings
 from hockeystick.spec import LARGEST_NOISE, SMALLEST_NOISE
 from hockeystick.types import Kind, Side
 
-WIDTH = 3e-4
-"""Relative width of the final bracket: the answer is within this of the smallest certified noise multiplier."""
-COARSE_WIDTH = 5e-3
+WIDTH, COARSE_WIDTH = 3e-4, 5e-3
+"""Relative width of the final bracket, within which the answer is the smallest certified noise; and on coarse grids."""
 LOOK_WIDTH, FIRST_WIDTH = 4e-2, 0.5
 """How far a secant may lead where another search follows, and the width for a first answer."""
 MOST_LED = 1.0
@@ -305,6 +304,7 @@ class NoiseSearch:
         )
 
     def _searched(self, start: float) -> Answer:
+        """What certify says of the least noise of the best method; up to twice, as it may say that another is best."""
         chosen, near = self._best_method(start)
         for _ in range(2):
             if chosen != "gaussian" or self.methods:

@@ -34,12 +34,22 @@ PATIENCE = 30.0
 """Seconds that one program waits while another writes."""
 _SMALLEST = 512
 """The smallest page of SQLite, in bytes."""
+_IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_NO_DAMAGE = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+)
+"""SQLite's codes for a store that another program writes, and for one that is as it should be but out of reach."""
 _SUMMARY = """
     SELECT key, content, label, created_at, code_version,
         (SELECT count(*) FROM chunks WHERE run = key),
         (SELECT count(*) FROM (SELECT stream, row_number() OVER (ORDER BY stream) - 1 AS place
             FROM chunks WHERE run = key) WHERE stream = place)
     FROM runs"""
+"""The fields of :class:`RunSummary`: the last two count a run's chunks, and those before the first gap."""
 _INSERT_CHUNK = f"INSERT INTO chunks (run, stream, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -207,11 +217,12 @@ class EvidenceStore(Ledger):
             raise EvidenceError(f"The {self._name} is damaged: its seed is not a number.")
         return None if row is None else int(row[0]) % (1 << 128)
 
-    def _keep_seed(self, described: Row) -> None:
+    def _keep_seed(self, seed: Row) -> None:
+        """Keep a seed and when it was chosen; of two times the earlier one stays."""
         self._connection.execute(
             "INSERT INTO seeds (seed, created_at) VALUES (?, ?) ON CONFLICT (seed) DO UPDATE "
             "SET created_at = min(created_at, excluded.created_at)",
-            described,
+            seed,
         )
 
     def chunk(self, run: Run, stream: int) -> Chunk:
@@ -240,8 +251,7 @@ class EvidenceStore(Ledger):
         """Add the chunks of other stores, all of them or, after an error, none: the union of sets.
 
         Merging is idempotent, and the order does not matter. Descriptions, seeds and matrices merge too: the oldest
-        counts.
-        Memory does not depend on their sizes.
+        counts. Memory does not depend on the sizes of the stores.
 
         Returns: the number of new chunks.
 
@@ -252,8 +262,8 @@ class EvidenceStore(Ledger):
         with self._transaction():
             for path in others:
                 with EvidenceStore.open(path, read_only=True) as other:
-                    for described in other._connection.execute("SELECT seed, created_at FROM seeds").fetchall():
-                        self._keep_seed(described)
+                    for seed in other._connection.execute("SELECT seed, created_at FROM seeds").fetchall():
+                        self._keep_seed(seed)
                     for row in matrices.all_rows(other._connection):
                         other._strategy(row)
                         matrices.keep(self._connection, row)
@@ -430,16 +440,6 @@ def _check_length(connection: sqlite3.Connection, place: Path, name: str) -> Non
     size = connection.execute("PRAGMA page_size").fetchone()[0]
     if place.stat().st_size % size and not os.path.exists(f"{place}-wal"):  # with a log the end may not be written yet
         raise EvidenceError(f"The {name} is damaged: its end is missing.")
-
-
-_IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_NO_DAMAGE = (
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_PERM,
-)
 
 
 @contextmanager

@@ -162,7 +162,7 @@ class MeanOfRatios:
         if len(self._answers) > REMEMBERED:
             self._answers.clear()
         fresh = [epsilon for epsilon in dict.fromkeys(epsilons) if (epsilon, direction) not in self._answers]
-        found: dict[float, Sides | None] = dict.fromkeys(fresh)
+        answers: dict[float, Sides | None] = dict.fromkeys(fresh)
         lines: dict[int, list[float]] = {}
         for epsilon in fresh:
             lines.setdefault(self._octave(_place(epsilon, direction)[1]), []).append(epsilon)
@@ -175,9 +175,9 @@ class MeanOfRatios:
                 lower, upper = line.out_of_the_money(np.array([_place(epsilon, direction)[1] for epsilon in some]))
                 far = isinstance(line, OneLargeRatio)
                 for epsilon, low, high in zip(some, lower.tolist(), upper.tolist(), strict=True):
-                    found[epsilon] = _sides(epsilon, direction, low, high, far=far)
+                    answers[epsilon] = _sides(epsilon, direction, low, high, far=far)
         # All at once: an interruption leaves no epsilon without the answer that it would have.
-        self._answers |= {(epsilon, direction): sides for epsilon, sides in found.items()}
+        self._answers |= {(epsilon, direction): sides for epsilon, sides in answers.items()}
 
     def line(self, place: float) -> OutOfTheMoney | None:
         """What knows o from one power of 2 to the next, which holds a place > 0; None if nothing is good."""
@@ -207,6 +207,7 @@ class MeanOfRatios:
         return self.far.out_of_the_money(np.exp2(np.arange(FIRST_SHORT, LAST_OF_FIRST + 1, dtype=np.float64)))
 
     def _good(self, octave: int) -> OutOfTheMoney | None:
+        """What knows o at the places up to ``2^octave``: one large ratio, or a line with as wide a window as pays."""
         if self.reaches(octave):
             return self.far
         end = 2.0**octave
@@ -220,10 +221,12 @@ class MeanOfRatios:
         return self._line(NARROW_WINDOW * end, MOST_WORK, max(log(least) - SHORT_BY, SMALLEST_POWER))
 
     def _octave(self, place: float) -> int:
+        """The number of the octave that ends at the next power of 2; out of reach all places share one."""
         return ceil(log2(place)) if self.in_reach else 0
 
     @cached_property
     def turn(self) -> float:
+        """theta of the page; less where noise is large, as the path of z moves by ``theta / mu``."""
         return min(TURN, 1.2 * self.mu)
 
     @cached_property
@@ -329,6 +332,7 @@ class MeanOfRatios:
         """
         power = SMALLEST_POWER if power is None else power
         rate, step, bins = DAMPING / window, 2.0 * pi / window, float(self.bins)
+        # Where the line ends, the search for which lines of low rates share (the page's "Where the line may end").
         common = rate <= COMMON_RATE and bins >= FEW_BINS
         last = self._settled(0.0, COMMON_RATE / bins, power) if common else self._settled(rate, 0.0, power)
         if last * len(self.nodes) > most_work * step:
@@ -343,6 +347,7 @@ class MeanOfRatios:
         first = frequencies[::block] / bins
         coarse, fine = rate / bins + 1j * first[::together], 1j * first[:together]
         s = rate + 1j * frequencies
+        # Lambda at v = s / t, the bounds on its error (``off``) and the roundings of its logarithm.
         if abs(s[-1]) <= bins:
             departures = self.departures(coarse, fine, frequencies[:block] / bins).ravel()
             sizes, logs = np.abs(1.0 + departures), _log1p(departures)
@@ -356,6 +361,7 @@ class MeanOfRatios:
         powers = np.exp(bins * logs + s)
         shares = np.full(count, 2.0 / window) / np.abs(s) ** 2
         shares[0] *= 0.5
+        # (|Lambda| + error)^(t - 1), times the factor e^s of the term at x = 1.
         largest = np.exp((bins - 1.0) * np.log(np.minimum(sizes + off, 1.0)) + rate)
         rounding = UNIT_ROUNDOFF * (bins * of_logs + 8.0 * np.abs(s) + block + 2.0 * sqrt(count / block) + 128.0)
         of_terms = shares * np.abs(powers)

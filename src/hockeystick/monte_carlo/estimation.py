@@ -52,7 +52,9 @@ LONGEST = 4.0 * 3600.0
 FEWEST = 1e4
 """Samples that every attempt may use, however slow."""
 CHUNK_SECONDS = 0.25
+"""About how long a chunk takes on one core."""
 CHUNK_SIZES = (64, 65536)
+"""The fewest and the most samples of a chunk."""
 GROWTH = 1.4
 """Factor by which the number of chunks grows from round to round."""
 SMALLEST_BOUND = 1e-300
@@ -123,6 +125,7 @@ class Estimation:
         return profiles
 
     def _released(self, profile: Profile) -> Profile:
+        """The profile of a mechanism that is released only if its verification passes."""
         return lambda epsilon: release_delta(profile(epsilon), self.options.failure_probability)
 
     def claim(self) -> MonteCarloClaim:
@@ -418,7 +421,11 @@ class Estimation:
         yield from islice(ledger.chunks(run, result.chunks), max(target - result.chunks, 0))
 
     def verdict(self, aim: Aim, result: Tally, planned: float) -> bool | None:
-        """Whether an attempt has succeeded or failed; None to go on."""
+        """Whether an attempt has succeeded or failed; None to go on.
+
+        Args:
+            planned: samples that the pilot predicted, by which estimations of other statements give an attempt up.
+        """
         main = next((tally for tally in self.tallies if tally.bound(Side.UPPER)), result)
         other = result is not main and bool(result.bound(Side.UPPER))
         return True if self.tight(aim, result) or (other and self._settled(main, result)) else None

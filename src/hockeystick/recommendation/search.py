@@ -37,6 +37,7 @@ EXACT = 0.1
 ROUGH = 0.01
 """How much a whole calibration may take off the noise of a rough one, relative to it."""
 _OF_A_CANDIDATE = (CannotCertifyError, InvalidInputError, OptimisationError, UnsupportedError)
+"""Errors that refuse one candidate, while the search goes on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +228,7 @@ class Search:
             guide = self._ends.get(family.guide) if family.guide is not None else None
             self._ends[family] = self._climb(family, family.start if guide is None else family.coarse(guide), 2)
 
-    def refine(self, calibrating: "Calibrating", *, deadline: Deadline, most: int = CALIBRATIONS) -> Iterator[Choice]:
+    def refine(self, calibrating: Calibrating, *, deadline: Deadline, most: int = CALIBRATIONS) -> Iterator[Choice]:
         """Calibrate what may be the best, and look around the best estimates; yields every calibrated choice.
 
         The best of those with a quick calibration comes first. Where calibrations are long, a rough one decides
@@ -260,7 +261,7 @@ class Search:
                 yield from self._last(calibrating)
                 return
 
-    def begin_beside(self, calibrating: "Calibrating", deadline: Deadline) -> None:
+    def begin_beside(self, calibrating: Calibrating, deadline: Deadline) -> None:
         """Begin calibrations on workers, of what is the best so far, while this process goes on to estimate."""
         if calibrating.beside and deadline.remaining() > 0.0:
             with suppress(BudgetExceededError), deadline.covering():
@@ -286,7 +287,7 @@ class Search:
             self.error(candidate)
         return self._next()
 
-    def quick(self, calibrating: "Calibrating") -> Iterator[Choice]:
+    def quick(self, calibrating: Calibrating) -> Iterator[Choice]:
         """A rough calibration, without samples, of the best of the candidates for which it takes about a second."""
         quick = [choice for choice in self.choices.values() if choice.estimate.room <= EXACT]
         if quick:
@@ -296,7 +297,7 @@ class Search:
             calibrating.calibrate_here(choice.candidate, choice.estimate.noise_multiplier)
             yield from self._take(calibrating, choice.candidate, True)
 
-    def _last(self, calibrating: "Calibrating") -> Iterator[Choice]:
+    def _last(self, calibrating: Calibrating) -> Iterator[Choice]:
         """What the calibrations that run when the deadline passes have certified."""
         while calibrating.running and not calibrating.late:
             calibrating.wait()
@@ -308,7 +309,7 @@ class Search:
                 if new and calibrating.done(choice.candidate, rough):
                     yield from self._take(calibrating, choice.candidate, rough)
 
-    def _take(self, calibrating: "Calibrating", candidate: Candidate, rough: bool) -> Iterator[Choice]:
+    def _take(self, calibrating: Calibrating, candidate: Candidate, rough: bool) -> Iterator[Choice]:
         """The choice with the result of a calibration; nothing where there is none, or one with less noise before."""
         plan = candidate.plan
         self._taken.add((plan, rough))
@@ -328,13 +329,13 @@ class Search:
         self.choices[plan] = replace(before, rough=rough or not whole)
         yield self.choices[plan]
 
-    def _is_rough(self, choice: Choice, calibrating: "Calibrating") -> bool:
+    def _is_rough(self, choice: Choice, calibrating: Calibrating) -> bool:
         """Whether the next calibration of a choice is a rough one."""
         if choice.certified or choice.estimate.room <= EXACT or not calibrating.roughly:
             return False
         return calibrating.kept(choice.candidate) is None
 
-    def _begin(self, calibrating: "Calibrating") -> None:
+    def _begin(self, calibrating: Calibrating) -> None:
         """Begin the next calibration, and as many of those after it as there are free workers beside this process."""
         assumed: dict[Plan, float] = {}
         while not assumed or (calibrating.beside and not calibrating.full):
@@ -374,7 +375,11 @@ class Search:
         return choice.error
 
     def _climb(self, family: Family, start: tuple[int, ...], step: int) -> tuple[int, ...] | None:
-        """The best point that neighbours lead to; None where no point can be run."""
+        """The best point that neighbours lead to; None where no point can be run.
+
+        Args:
+            step: the distance of neighbours: 2 on the coarse grid, 1 on the fine one.
+        """
         here, best = start, self._at(family, start)
         while best == inf and any(here):  # towards fewer bands, which need less memory
             here = tuple(max(value - 2, 0) for value in here)

@@ -288,10 +288,11 @@ def _tilted_mass(given: Prepared) -> float:
     for group in given.groups:
         for kind, first in zip(group.kinds, group.first, strict=True):
             values = np.vstack([np.ones(windows.start.size), np.zeros(windows.start.size)])
+            # Of the 2 d - 1 successive windows that see one of the bin's innovations, the one in the middle is its own.
             for at in range(2 * given.chain.depth - 1):
                 own = slice(0, 1 if at == given.chain.depth - 1 else 0)
                 values = window_means(*steps, values, given.scales, np.array([kind])[own], first[None][own])
-                if own.stop:
+                if own.stop:  # the derivative: the mean of s_i, which is the tilt over the number of bins
                     values = np.vstack([given.chain.bins * values[1], np.zeros(windows.start.size)])
             least = min(least, float(values[0] @ windows.start))
     return least
@@ -357,6 +358,8 @@ def transform_of(
         deadline.tick()
         values[f], error[f] = summed(given, current, float(tolerance[f]), deadline)
     sum_error = given.sum_error + given.total_error
+    # What a bin's table is off by: nodes (quadrature, places, roundings), as often as the factors of the polynomial
+    # say, and the polynomial (section 3, white noise and tables).
     places = 16.0 + float(chain.whites.max()) ** 2
     noise_error = max(nodes.noise.error + nodes.rounding for nodes in given.nodes) + 2.0 * UNIT_ROUNDOFF * (
         8.0 * TOGETHER + places * (1.0 + theta / damping) + 2.0 * NODES
@@ -376,7 +379,9 @@ def transform_of(
         error=error + sum_error + chain.bins * noise_error,
         sum_error=sum_error,
     )
+    # Masses are off by the lattice (section 2), and by roundings of the chances and of the exponents.
     mass_error = chain.lattice_error + (chain.bins + chain.depth) * (4.0 * farthest + 16.0) * UNIT_ROUNDOFF
+    # Windows that are left out: the larger one of the Q-mass and the P-mass (section 3).
     lost = max(1.0 - given.total, 1.0 - given.mean, 0.0) + 4.0 * sum_error
     return BoundedTransform(transform, mass_error, (8.0 * exponent + 64.0) * UNIT_ROUNDOFF, lost, vain)
 

@@ -25,12 +25,14 @@ from hockeystick.pairs.visits import first_available
 from hockeystick.types import Direction
 
 BETAS = np.concatenate([np.arange(0.25, 4.0, 0.25), np.arange(4.0, 16.0, 1.0), np.arange(16.0, 129.0, 8.0)])
+"""Strengths that are tried."""
 THINNINGS = np.arange(0.3, 1.01, 0.05)
+"""Chances to take part that are tried, as parts of the pair's."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeanProposal(Moved, PlainRenewal):
-    """``N(-beta C E[x], sigma^2 I)``."""
+    """``N(-beta C E[x], sigma^2 I)``, which :class:`..moved.Moved` draws and bounds."""
 
     name: ClassVar[str] = "renewal_mean"
 
@@ -75,6 +77,7 @@ class ThinnedProposal(MeanProposal):
 
     @property
     def mean(self) -> tuple[Array, float, float]:
+        """``C E[x] / sigma`` of the rarer participations, its square norm, and ``A + 2 K`` in place of A."""
         return _thinned(renewal_of(self.pair), self.thinning)
 
 

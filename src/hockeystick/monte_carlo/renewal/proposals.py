@@ -36,7 +36,9 @@ from hockeystick.types import Direction
 MAX_ENTRIES = 1 << 24
 """Doubles in the table of a proposal."""
 MAX_STATES = 20_000
+"""States of the copies that a table follows."""
 MAX_STARTS = 600_000
+"""Sets of first steps at which the copies of a warm start are available."""
 SHARES = (1.0, 0.6)
 """Weights of the order-a proposal in the mixtures that are proposed."""
 MOST_BUSY = 0.8
@@ -47,7 +49,9 @@ table of more doubles than the caches hold."""
 NEAR, SMALL_M = 0.3, 0.7
 """Weights of the order-a proposal beside a chain of many copies: for a small variance, and for a small M."""
 MAX_REACH = 96
+"""The most copies that a chain stands for."""
 MAX_CAP = 3
+"""The largest shift of the chains of many copies that are proposed."""
 NEARER = (1.0, 0.8, 1.25)
 """Numbers of copies that are worth a pilot, in proportion to the one that should be best."""
 
@@ -117,7 +121,7 @@ class TiltedProposal(Proposal):
 
     def draw(self, rng: np.random.Generator, log_weights: Array, losses: Array) -> None:
         """O(n p) a sample."""
-        drawn = np.empty((losses.size, 3))
+        drawn = np.empty((losses.size, 3))  # log X, log Xt and the log-density of the chain
         draw_tilted(rng, self.densities, self.table, self.order, self.share, drawn)
         tilted = self.order * drawn[:, 1] - self.table.log_moment
         weigh(drawn[:, 0], ((self.share, tilted), (1.0 - self.share, drawn[:, 2])), log_weights, losses)
@@ -234,6 +238,7 @@ def quick(pair: RenewalMixture, direction: Direction, epsilon: float) -> Proposa
 
 
 def _copies_proposal(pair: RenewalMixture, order: int, reach: int, share: float) -> CopiesProposal:
+    """Mixed with a chain that stands for so many copies, or for the most that are allowed."""
     return CopiesProposal(**_tilted(pair, order, share), reach=min(reach, MAX_REACH), cap=MAX_CAP)
 
 
@@ -309,6 +314,7 @@ def _separation(pair: RenewalMixture, order: int) -> int | None:
 
 
 def _small(pair: RenewalMixture, order: int, separation: int) -> bool:
+    """Whether a table is within the limits above."""
     states = state_count(order, separation)
     starts = comb(separation + order - 1, order) if pair.warm_start else 1
     return states <= MAX_STATES and starts <= MAX_STARTS and states * pair.matrix.steps <= MAX_ENTRIES
@@ -355,4 +361,5 @@ def _table(renewal: Renewal, order: int, separation: int) -> Table:
 
 @lru_cache(maxsize=256)
 def _log_moment(renewal: Renewal, order: int, separation: int) -> float:
+    """log Z_a, kept for more orders than tables are."""
     return _table(renewal, order, separation).log_moment

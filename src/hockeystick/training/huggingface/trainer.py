@@ -172,8 +172,8 @@ class Trainer(Checkpoints, transformers.Trainer):
             self._check_dataset(train_dataset, options.get("data_collator"))
         check_evaluation(options.get("eval_dataset"), train_dataset)
         check_precision(self.given, grad_sample_mode)
-        numbers = self._base() is not transformers.Trainer and train_dataset is not None
-        data = numbered(train_dataset) if numbers else train_dataset
+        prepares = self._base() is not transformers.Trainer and train_dataset is not None
+        data = numbered(train_dataset) if prepares else train_dataset
         arguments = checked_arguments(self.given)
         if self.given.fsdp:
             model = share_out(model, self.given)
@@ -246,6 +246,7 @@ class Trainer(Checkpoints, transformers.Trainer):
         return self.optimizer
 
     def _check_dataset(self, dataset: Any, collator: Any) -> None:
+        """Refuse a dataset of another size than the plan's, and examples that are no inputs by name."""
         size_of_dataset(dataset, self.engine._num_examples, "The 'train_dataset' argument")
         example = dataset[0] if collator is None else {}
         if not isinstance(example, Mapping) and not hasattr(example, "__dict__"):
@@ -255,6 +256,7 @@ class Trainer(Checkpoints, transformers.Trainer):
             )
 
     def _make_private(self) -> None:
+        """Check the model, the batches and the losses, and have the engine make optimizer and loader of the run."""
         if self.train_dataset is None:
             raise InvalidInputError("The 'train_dataset' argument has to be given.")
         if not any(parameter.requires_grad for parameter in self.model.parameters()):
@@ -342,6 +344,7 @@ class Trainer(Checkpoints, transformers.Trainer):
         return loss
 
     def _check_lengths(self) -> None:
+        """Refuse arguments whose batch size or number of steps are not those of the plan."""
         sampler = self.engine.mechanism.sampler
         promised = sampler.promises(len(self.train_dataset), self._attribution)
         check_batch_size(self.given, promised.expected_batch_size, self.engine._batch_size)

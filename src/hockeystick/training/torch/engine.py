@@ -162,6 +162,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         self._asked = {name: value for name, value in asked.items() if value is not None}
         self._options = {"rng": rng, "secure": secure_mode, "dtype": dtype, "attribution": attribution}
         self._options |= {"max_bytes": max_bytes, "rows": rows}
+        self._asked_target: Target | None = None
         self.accountant = Accounting(self)
         self.secure_mode = False  # Opacus' own generators, which are not used
         self.secure_rng = None
@@ -272,10 +273,11 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
             batch_first=batch_first,
             **options,
         )
-        made[1].attach(run, batches, made[0], self._names)
+        model, optimizer = made[:2]
+        optimizer.attach(run, batches, model, self._names)
         if physical is not None:
-            made[1].sum_exactly(clipping_steps(run, ranks, self.rho or 0.0), physical)
-        self._run, self._optimizer = run, made[1]
+            optimizer.sum_exactly(clipping_steps(run, ranks, self.rho or 0.0), physical)
+        self._run, self._optimizer = run, optimizer
         return made
 
     def _physical_rows(
@@ -291,8 +293,6 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         physical = rows_of(self._physical, promises, ranks)
         check_invariance(self._invariance, physical, module, grad_sample_mode)
         return physical
-
-    _asked_target: Target | None = None
 
     def _describe(self, loader: Any) -> Drawn:
         """What a loader draws; with the plan that is given, or the one that the loader makes."""
