@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from numbers import Real
 
-from hockeystick.errors import BudgetExceededError
+from hockeystick.errors import BudgetExceededError, InvalidInputError, shortened
 
 
 @dataclass
@@ -20,6 +21,8 @@ class Deadline:
         seconds: time allowed from now on; infinity for no limit.
         on_tick: called with the number of ticks so far.
         on_report: called with one line about what is certified so far.
+
+    Raises: InvalidInputError when ``seconds`` is not a number of at least 0.
     """
 
     seconds: float = float("inf")
@@ -27,6 +30,13 @@ class Deadline:
     started: float = field(default_factory=time.monotonic)
     ticks: int = 0
     on_report: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        given: object = self.seconds
+        if isinstance(given, bool) or not isinstance(given, Real) or not float(given) >= 0.0:
+            raise InvalidInputError(
+                f"The 'seconds' field must be a number of at least 0. Got {shortened(given)} instead."
+            )
 
     def elapsed(self) -> float:
         """Seconds since the start."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import combinations
 from math import exp, log, sqrt
 from typing import Literal
@@ -165,6 +166,23 @@ def test_the_rounding_of_stated_chances_is_charged() -> None:
     pair = dominating_pair(mechanism({0: 0.5, STEPS: 0.5}))
     assert isinstance(pair, CountedVisits)
     assert [step.probability_error for step in pair.steps] == [1e-12]
+
+
+@pytest.mark.parametrize("chances", [{0: 0.5, STEPS: 0.5}, {STEPS: 1.0}], ids=["hidden", "public"])
+def test_the_rounding_of_norms_is_left_out_of_lower_bounds(chances: Mapping[int, float]) -> None:
+    """A tenth, as its own is too small to be seen: norms that may be so much too long are as much shorter."""
+    pair = dominating_pair(mechanism(chances, strategy=hs.BandedSquareRoot(bands=2)))
+    assert isinstance(pair, CountedVisits)
+    assert pair.excess > 0.0
+    rough, exact = replace(pair, error=0.1), replace(pair, error=0.0)
+    (step,) = pair.steps
+    short = replace(step, sensitivities=tuple(norm / 1.1 for norm in step.sensitivities))
+    assert all(
+        0.0 < lower <= shorter * (1.0 + 1e-9)
+        for lower, shorter in zip(
+            bounds(rough, Side.LOWER), bounds(replace(exact, steps=(short,)), Side.UPPER), strict=True
+        )
+    )
 
 
 def test_it_is_tighter_than_known_batches() -> None:

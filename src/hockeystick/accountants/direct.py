@@ -107,8 +107,10 @@ def mixture_steps_law(pair: MixtureSteps, side: Side, settings: Settings) -> Law
     """The law of independent steps that are mixtures of Gaussians; equal steps are powered (subsets/mixtures.md)."""
     resolution, tick = settings.resolution, settings.deadline.tick
     whole: Law | None = None
+    # Sensitivities that are too long by rounding are as short as the mechanism's beside so much more noise.
+    noise = pair.noise_multiplier * (1.0 if side is Side.UPPER else 1.0 + pair.excess)
     for step, count in pair.distinct_steps.items():
-        law = step_law(step, pair.noise_multiplier, side, resolution)
+        law = step_law(step, noise, side, resolution)
         part = power(law, count, resolution, tick=tick)
         whole = part if whole is None else compose(whole, part, resolution, tick=tick)
     return point_mass_at_one(side) if whole is None else whole

@@ -24,14 +24,26 @@ class CountedVisits(MixtureSteps):
 
     Attributes:
         attained: whether an example is in no batch or in all of them, when constant gradients attain it.
+        error: bounds how far s_k is above ``|C 1_S|`` by rounding, relatively, where that is all steps.
     """
 
     attained: bool
+    error: float
 
     @property
     def why_not_from_below(self) -> str | None:
         """Why lower bounds on the pair are none on the mechanism, or None."""
         return None if self.attained else "it tells no steps apart, and an example may be in some of the batches"
+
+    @property
+    def excess(self) -> float:
+        """The rounding of the sensitivities, which is upward."""
+        return self.error
+
+    @property
+    def sensitivity_error(self) -> float:
+        """That of a sum of squares, and of each sensitivity."""
+        return super().sensitivity_error + self.error
 
     @property
     def batches_are_public(self) -> bool:
@@ -57,7 +69,12 @@ def from_any(mechanism: Mechanism) -> CountedVisits | RevealedBatches:
         probability_error=CHANCE_ERROR,
     )
     possible = {visits for visits, chance in chances.items() if chance > 0.0}
-    return CountedVisits(noise_multiplier=sigma, steps=(step,), attained=possible <= {0, sampler.steps})
+    return CountedVisits(
+        noise_multiplier=sigma,
+        steps=(step,),
+        attained=possible <= {0, sampler.steps},
+        error=8.0 * mechanism.matrix.rounding,
+    )
 
 
 def largest_move(mechanism: Mechanism, visits: int) -> float:

@@ -19,7 +19,7 @@ from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 Integers = NDArray[np.int64]
 
 MAX_COINS = 16
-"""Of a step."""
+"""Most coins of a step."""
 MAX_NODES = 1 << 17
 MAX_CAP = 640
 """Participations of all copies below a node that a law of counts holds: its tables have levels times the square."""
@@ -32,10 +32,10 @@ class Forest:
     """What the nodes of perfect binary trees release, for Poisson sampling of the leaves.
 
     Attributes:
-        levels: of the roots; leaves are at level 0.
+        levels: levels of the roots; leaves are at level 0.
         scale: what a participation adds to every node above its leaf, in units of sigma.
         prob: the chance of every coin.
-        coins: of every leaf.
+        coins: coins of every leaf.
     """
 
     levels: Integers
@@ -51,7 +51,7 @@ class Forest:
 
     @property
     def nodes(self) -> int:
-        """Of all trees."""
+        """Nodes of all trees."""
         return int((2 * self.sizes - 1).sum())
 
     @cached_property
