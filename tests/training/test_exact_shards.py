@@ -217,14 +217,7 @@ def test_a_parameter_of_two_layers_is_refused(exact, mesh):
     model[2].weight = model[0].weight
     sharded = fully_shard(model, mesh=mesh)
     with pytest.raises(UnsupportedError, match=r"'0.weight' is '2.weight' as well, .* untie them"):
-        hs.torch.PrivacyEngine(MECHANISM.model_copy(update={"exact": exact})).make_private(
-            module=sharded,
-            optimizer=torch.optim.SGD(sharded.parameters(), lr=0.1),
-            data_loader=DataLoader(TensorDataset(torch.zeros(EXAMPLES, 1, dtype=torch.int64))),
-            max_grad_norm=CLIP,
-            criterion=torch.nn.CrossEntropyLoss(),
-            grad_sample_mode="ghost_fsdp",
-        )
+        made_private(sharded, exact=exact)
 
 
 @pytest.mark.parametrize("wrap_model", [True, False])
@@ -239,20 +232,25 @@ def test_a_layer_that_is_used_twice_is_named(exact, wrap_model, mesh):
             return self.out(self.inner(self.inner(x)))
 
     net = fully_shard(Twice(), mesh=mesh)
-    made = hs.torch.PrivacyEngine(MECHANISM.model_copy(update={"exact": exact})).make_private(
+    made = made_private(net, exact=exact, wrap_model=wrap_model)
+    with pytest.raises(
+        UnsupportedError,
+        match=r"^The layer 'inner', or another with its parameters, has run before in this pass, .*\.$",
+    ):
+        (made[0] if wrap_model else net)(torch.zeros(2, 4))
+
+
+def made_private(net, *, exact, **options):
+    """What the engine makes of a model that is shared out, with ghost clipping."""
+    return hs.torch.PrivacyEngine(MECHANISM.model_copy(update={"exact": exact})).make_private(
         module=net,
         optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
         data_loader=DataLoader(TensorDataset(torch.zeros(EXAMPLES, 4))),
         max_grad_norm=CLIP,
         criterion=torch.nn.CrossEntropyLoss(),
         grad_sample_mode="ghost_fsdp",
-        wrap_model=wrap_model,
+        **options,
     )
-    with pytest.raises(
-        UnsupportedError,
-        match=r"^The layer 'inner', or another with its parameters, has run before in this pass, .*\.$",
-    ):
-        (made[0] if wrap_model else net)(torch.zeros(2, 4))
 
 
 def reduced(mesh, factor=None, *, exact=False, **policy):
@@ -261,14 +259,7 @@ def reduced(mesh, factor=None, *, exact=False, **policy):
     net = fully_shard(torch.nn.Sequential(layer), mesh=mesh)
     if factor is not None:
         layer.set_gradient_divide_factor(factor)
-    _, optimizer, *_ = hs.torch.PrivacyEngine(MECHANISM.model_copy(update={"exact": exact})).make_private(
-        module=net,
-        optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
-        data_loader=DataLoader(TensorDataset(torch.zeros(EXAMPLES, 4))),
-        max_grad_norm=CLIP,
-        criterion=torch.nn.CrossEntropyLoss(),
-        grad_sample_mode="ghost_fsdp",
-    )
+    _, optimizer, *_ = made_private(net, exact=exact)
     return optimizer, layer
 
 
