@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from math import isnan
 from numbers import Real
 
 from hockeystick.errors import BudgetExceededError, InvalidInputError, shortened
@@ -18,11 +19,11 @@ class Deadline:
     raises (Ctrl-C) stops the computation. What is planned never depends on a deadline, only where it is cut off.
 
     Attributes:
-        seconds: time allowed from now on; infinity for no limit.
+        seconds: time allowed from now on; infinity for no limit, and below 0 when it was over before.
         on_tick: called with the number of ticks so far.
         on_report: called with one line about what is certified so far.
 
-    Raises: InvalidInputError when ``seconds`` is not a number of at least 0.
+    Raises: InvalidInputError when ``seconds`` is not a number.
     """
 
     seconds: float = float("inf")
@@ -33,10 +34,8 @@ class Deadline:
 
     def __post_init__(self) -> None:
         given: object = self.seconds
-        if isinstance(given, bool) or not isinstance(given, Real) or not float(given) >= 0.0:
-            raise InvalidInputError(
-                f"The 'seconds' field must be a number of at least 0. Got {shortened(given)} instead."
-            )
+        if isinstance(given, bool) or not isinstance(given, Real) or isnan(given):
+            raise InvalidInputError(f"The 'seconds' field must be a number. Got {shortened(given)} instead.")
 
     def elapsed(self) -> float:
         """Seconds since the start."""
