@@ -87,7 +87,7 @@ def test_an_interruption_leaves_nothing_half_written(here: Path, wait: float) ->
     if process.returncode == 0:  # a very fast machine was done already
         return
     lines = [line for line in err.splitlines() if not line.startswith("hockeystick: ")]
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (130, ""), err
     assert lines == ["Interrupted; no file was left half written."]
     assert sorted(os.listdir(here)) == ["large.toml", "small.toml"]
 
@@ -139,6 +139,35 @@ main()
     )
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "Interrupted; no file was left half written.\n"
+
+
+def test_an_interruption_while_a_kernel_is_loaded_waits_for_it(here: Path) -> None:
+    """LLVM asks for a kernel's code by a callback that cannot pass an exception on, and would abort the process."""
+    code = """
+import signal, sys
+from numba.core.codegen import CPUCodeLibrary
+asks = CPUCodeLibrary._object_getbuffer_hook
+def interrupted(module):
+    signal.raise_signal(signal.SIGINT)
+    sys.stderr.write("waits\\n")
+    return asks(module)
+CPUCodeLibrary._object_getbuffer_hook = interrupted
+sys.argv = ["hockeystick", "calibrate", "large.toml"]
+from hockeystick.__main__ import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        start_new_session=True,
+    )
+    assert (done.returncode, done.stdout) == (130, ""), done.stderr
+    *waits, end = without_progress(done.stderr)
+    assert (set(waits), end) == ({"waits"}, "Interrupted; no file was left half written.")
+    assert sorted(os.listdir(here)) == ["large.toml", "small.toml"]
 
 
 def test_a_fault_during_the_imports_is_not_hidden() -> None:

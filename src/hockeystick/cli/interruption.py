@@ -9,9 +9,13 @@ import os
 import signal
 import sys
 from time import monotonic
+from types import FrameType
 
 SOON = 0.02
-"""Seconds until an interruption that was swallowed is repeated."""
+"""Seconds until an interruption that was swallowed, or has to wait, is repeated."""
+LOADING = "_raw_object_cache_"
+"""How the functions begin that LLVM calls while numba loads or compiles a kernel (``llvmlite.binding.executionengine``).
+They cannot pass an exception on: LLVM goes on without the kernel's code and aborts the process."""
 
 _began: float | None = None
 _seen = False
@@ -45,12 +49,24 @@ def seen() -> bool:
     return _seen
 
 
-def _interrupt(number: int, frame: object) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     global _seen
     if _exit_code is not None:
         os._exit(_exit_code)
     _seen = True
+    if _loads_a_kernel(frame):
+        _again_soon()
+        return
     raise KeyboardInterrupt
+
+
+def _loads_a_kernel(frame: FrameType | None) -> bool:
+    """Whether LLVM waits for what this frame, or one that called it, gives back."""
+    while frame is not None:
+        if frame.f_code.co_name.startswith(LOADING):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _repeat(report: "sys.UnraisableHookArgs") -> None:
@@ -58,6 +74,10 @@ def _repeat(report: "sys.UnraisableHookArgs") -> None:
     if not isinstance(report.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(report)
         return
+    _again_soon()
+
+
+def _again_soon() -> None:
     from threading import Timer, main_thread
 
     timer = Timer(SOON, signal.pthread_kill, (main_thread().ident, signal.SIGINT))
