@@ -168,7 +168,7 @@ class Mechanism(UnitOwner):
         >>> len(run.pinned().strategy.held.coefficients)
         2
         """
-        return self.model_copy(update={"strategy": self.strategy.pinned_for(self.sampler.steps)})
+        return self.model_copy(update={"strategy": self.strategy.pinned(self.sampler.steps)})
 
     @property
     def _strategy_table(self) -> NDArray[np.float64]:

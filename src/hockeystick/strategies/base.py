@@ -53,13 +53,13 @@ class StrategySpec(Spec):
             f"and all entries of z are independent Gaussians of standard deviation {noise_multiplier!r}."
         )
 
-    def pinned(self) -> Self:
-        """The same strategy with everything that determines it: a file is identified by its digest."""
-        return self
+    def pinned(self, steps: int | None = None) -> Self:
+        """The same strategy with everything that determines it: a file is identified by its digest.
 
-    def pinned_for(self, steps: int) -> Self:
-        """:meth:`pinned`, also with the numbers of a matrix that an optimiser finds for this many steps."""
-        return self.pinned()
+        Args:
+            steps: where given, the numbers of a matrix that an optimiser finds for this many steps are held too.
+        """
+        return self
 
     @property
     def companion(self) -> str | None:

@@ -40,7 +40,7 @@ class Custom(StrategySpec):
     path: Annotated[str, Field(min_length=1)]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
 
-    def pinned(self) -> Self:
+    def pinned(self, steps: int | None = None) -> Self:
         """The same strategy, for the present content of the file only. Raises as :meth:`matrix` does."""
         return self.model_copy(update={"sha256": self._content()[1]})
 

@@ -114,9 +114,9 @@ class OptimisedSpec(Extended, StrategySpec):
         """The same family, parameters as they are, whose matrix is to be found by the optimiser."""
         return self.model_copy(update={"held": None})
 
-    def pinned_for(self, steps: int) -> Self:
-        """The same strategy, with the numbers that the optimiser finds where none are held."""
-        if self.held is not None:
+    def pinned(self, steps: int | None = None) -> Self:
+        """The same strategy; for a number of steps, with the numbers that the optimiser finds where none are held."""
+        if steps is None or self.held is not None:
             return self
         matrix = self.matrix(steps)
         numbers: dict[str, Any] = {name: np.asarray(getattr(matrix, name)).tolist() for name in self.holds}
