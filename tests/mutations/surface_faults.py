@@ -302,6 +302,13 @@ FAULTS = [
         "tests/cli/test_interruption.py",
     ),
     (
+        S + "cli/interruption.py",
+        "if frame.f_code.co_name.startswith(LOADING):",
+        "if False:",
+        "dies of a Ctrl-C that comes while a kernel is loaded",
+        "tests/cli/test_processes.py",
+    ),
+    (
         S + "cli/common.py",
         "    finally:\n        if path is not None:\n",
         "    finally:\n        if False:\n",
