@@ -4,6 +4,7 @@ from fractions import Fraction
 from itertools import product
 from math import exp, expm1, log1p
 
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.min_separated import from_b_min_sep, from_multi_attribution
-from hockeystick.pairs.renewal_mixture import RenewalMixture
+from hockeystick.pairs.renewal_mixture import ROOM, RenewalMixture
 from hockeystick.samplers import BMinSep, MultiAttribution
 from hockeystick.strategies.matrix.dense import DenseMatrix
 from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
@@ -100,6 +101,34 @@ def test_overlaps_are_at_least_their_exact_value(toeplitz: bool) -> None:
             sets = (np.flatnonzero(chosen).tolist() for chosen in separated(8, 2) if not any(chosen[: i + 2]))
             best = max(sum((products[j] for j in steps), Fraction(0)) for steps in sets)
             assert best <= Fraction(overlap) <= best * (1 + Fraction(1, 10**12))
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize(
+    ("steps", "min_sep", "prob", "examples"),
+    [(1, 1, 0.3, 1), (5, 3, 0.2, 1), (4, 5, 0.7, 2), (3, 5, 0.2, 3), (2, 9, 0.9, 1), (400_000, 100_000, 6e-6, 1)],
+)
+def test_the_chance_to_take_part_in_no_step(steps: int, min_sep: int, prob: float, examples: int, warm: bool) -> None:
+    """The sum over the first steps of availability. Added up in doubles, that of the last case is 4 ROOM too large."""
+    pair = RenewalMixture(
+        noise_multiplier=1.0,
+        matrix=hs.Identity().matrix(steps),
+        min_sep=min_sep,
+        participation_prob=prob,
+        warm_start=warm,
+        examples_per_user=examples,
+    )
+    with mp.workdps(40):
+        stay = (1 - mp.mpf(prob)) ** examples
+        starts = [mp.mpf(1), *[1 - stay] * (min_sep - 1 if warm else 0)]
+        idle, power = mp.mpf(0), stay ** max(steps - len(starts) + 1, 0)
+        for at in reversed(range(len(starts))):  # from the last start on, each has one step more, if the run has it
+            idle += starts[at] * power
+            power *= stay if at <= steps else 1
+        idle /= sum(starts)
+        exact, active = mp.log(idle), 1 - idle
+        assert exact - 2.0 * ROOM * (1.0 - exact) <= pair.log_idle <= exact
+        assert abs(mp.exp(pair.active_moments[2]) / active - 1) < 1e-14
 
 
 def test_columns_are_packed_below_the_diagonal() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log, log1p
+from math import expm1, log, log1p
 
 import numpy as np
 
@@ -119,8 +119,9 @@ class RenewalMixture(DominatingPair):
     @property
     def log_idle(self) -> float:
         """At most log x0, x0 the chance to take part in no step at all; within twice ROOM (1 + |log x0|)."""
-        lengths, log_stay = self._exposed
-        value = float(np.logaddexp.reduce(np.log(self.first_available) + log_stay * lengths))
+        waiting, left, log_stay = self._at_first
+        beyond = log1p(max(waiting - self.matrix.steps, 0.0) * self.hit_prob)  # w > n: some wait until the end
+        value = left * log_stay + beyond - log1p(waiting * self.hit_prob)
         return min(value, 0.0) - ROOM * (1.0 + abs(value))
 
     @property
@@ -129,8 +130,9 @@ class RenewalMixture(DominatingPair):
 
         The first two from above. O(n p) once, or what :attr:`overlaps` takes. All sums are of non-negative terms.
         """
-        lengths, log_stay = self._exposed
-        active = float(self.first_available @ -np.expm1(log_stay * lengths))
+        waiting, left, log_stay = self._at_first
+        hit = min(waiting, float(self.matrix.steps)) * self.hit_prob - expm1(left * log_stay)
+        active = hit / (1.0 + waiting * self.hit_prob)
         rate = self.examples_per_user * self.participation_prob
         means = rate * self.availability
         squares = (rate * (1.0 - self.participation_prob) + rate**2) * self.availability
@@ -145,10 +147,15 @@ class RenewalMixture(DominatingPair):
         return variance * (1.0 + error), max(drift, 0.0), log(active)
 
     @property
-    def _exposed(self) -> tuple[Array, float]:
-        """How many steps are left when the examples are available for the first time, and ``log(1 - h)``."""
-        lengths = np.maximum(self.matrix.steps - np.arange(self.first_available.size), 0).astype(np.float64)
-        return lengths, self.examples_per_user * log1p(-self.participation_prob)
+    def _at_first(self) -> tuple[float, float, float]:
+        """The longest wait w at first, the ``(n - w)_+`` steps that are left after it, and ``log(1 - h)``.
+
+        Sums over :attr:`first_available` have closed forms in these three: with a term for every step of the wait they
+        would round too often (docs/theory/monte-carlo/renewal.md, "The naive proposal").
+        """
+        waiting = self.min_sep - 1 if self.warm_start else 0
+        left = max(self.matrix.steps - waiting, 0)
+        return float(waiting), float(left), self.examples_per_user * log1p(-self.participation_prob)
 
 
 @lru_cache(maxsize=8)
