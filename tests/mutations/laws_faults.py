@@ -353,6 +353,20 @@ FAULTS = [
         "tests/pairs/test_renewal_mixture.py::test_overlaps_are_at_least_their_exact_value",
     ),
     (
+        "src/hockeystick/pairs/renewal_mixture.py",
+        "min(value, 0.0) - ROOM * (1.0 + abs(value))",
+        "min(value, 0.0)",
+        "the chance to take part in no step is not rounded down",
+        "tests/pairs/test_renewal_mixture.py::test_the_chance_to_take_part_in_no_step",
+    ),
+    (
+        "src/hockeystick/pairs/renewal_mixture.py",
+        "min(waiting, float(self.matrix.steps)) * self.hit_prob",
+        "waiting * self.hit_prob",
+        "those that wait beyond the end are said to take part",
+        "tests/pairs/test_renewal_mixture.py::test_the_chance_to_take_part_in_no_step",
+    ),
+    (
         "src/hockeystick/pairs/bin_mixture.py",
         "return 4.0 * self.matrix.rounding",
         "return 0.0",

@@ -77,6 +77,13 @@ FAULTS = [
         BRUTE_FORCE,
     ),
     (
+        "src/hockeystick/pairs/occupancy.py",
+        "probability_error=max(PROBABILITY_ROUNDING, epochs * EPOCH_ROUNDING),",
+        "probability_error=PROBABILITY_ROUNDING,",
+        "the rounding of many shuffled epochs is not charged",
+        f"{BRUTE_FORCE}::test_what_the_chances_of_many_epochs_are_rounded_by_is_charged",
+    ),
+    (
         "src/hockeystick/mechanism.py",
         "sampler=self.sampler, noise_multiplier=noise_multiplier, unit=self.unit",
         "sampler=self.sampler, noise_multiplier=noise_multiplier",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 from itertools import combinations, product
-from math import exp
+from math import exp, fsum
 
 import numpy as np
 import pytest
@@ -34,6 +34,7 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.mechanism import Unit
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.occupancy import dealt
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.users import Users
 from hockeystick.samplers import Sampler
@@ -405,3 +406,17 @@ def test_a_user_with_one_example_is_an_example() -> None:
         sampler=Poisson(sampling_prob=0.1, steps=5), noise_multiplier=1.0, unit=Unit(kind="user", examples_per_user=1)
     )
     assert not isinstance(dominating_pair(run), Users)
+
+
+@pytest.mark.parametrize("epochs", [3, 10**5, 10**8])
+def test_what_the_chances_of_many_epochs_are_rounded_by_is_charged(epochs: int) -> None:
+    """They sum to 1 but for rounding, which grows with the epochs."""
+    for examples, batch_size, bins in [(2, 7, 10), (2, 5, 3), (4, 3, 11)]:
+        revealed = dealt(examples, batch_size, bins, epochs, 0.01)
+        assert abs(fsum(revealed.probabilities) - 1.0) <= 0.1 * revealed.probability_error
+    run = Mechanism(
+        sampler=Shuffle(batch_size=7, bins=10, epochs=epochs),
+        noise_multiplier=0.01,
+        unit=Unit(kind="user", examples_per_user=2),
+    )
+    assert ACCOUNTANTS["gaussian"].bound(dominating_pair(run), Side.UPPER).delta(0.0) == 1.0

@@ -15,7 +15,7 @@ from hockeystick.bounds import Profile
 from hockeystick.laws.gaussian import gaussian_delta, gaussian_deltas
 from hockeystick.laws.law import Law
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.pairs.occupancy import PROBABILITY_ROUNDING, RevealedVisits
+from hockeystick.pairs.occupancy import RevealedVisits
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
@@ -66,7 +66,7 @@ def _revealed(pair: RevealedVisits, side: Side, settings: Settings) -> Mapping[D
 
     def profile(epsilon: float) -> float:
         deltas = (chance * gaussian_delta(pair.noise_multiplier, visit, epsilon, side) for chance, visit in visits)
-        return sum(deltas) * (1.0 + PROBABILITY_ROUNDING)
+        return sum(deltas) * (1.0 + pair.probability_error)
 
     return dict.fromkeys(Direction, profile)
 

@@ -22,8 +22,13 @@ MOST_LEVELS = 1024
 """Squares of revealed sensitivities are rounded up to so many levels."""
 ROUNDING = 1e-14
 """Relative, of a square root."""
-PROBABILITY_ROUNDING = 1e-9
-"""Far above the relative rounding of a probability that comes from some 60 convolutions of positive numbers."""
+PROBABILITY_ROUNDING, EPOCH_ROUNDING = 1e-9, 5e-13
+"""Relative rounding of a probability that is charged in any case, and no less than each epoch adds.
+
+The chances of one epoch are sums of up to 2,200 positive numbers, and a convolution adds ``MOST_LEVELS`` products for
+each mass. Relative errors of factors add up, so all squares together cost no more than two convolutions for each epoch:
+4,300 roundings (docs/theory/units.md, "Shuffled batches").
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +77,13 @@ class RevealedVisits(DominatingPair):
 
     Attributes:
         sensitivities: in clipping norms, rounded up.
-        probabilities: of the same length, sum 1 up to ``PROBABILITY_ROUNDING``.
+        probabilities: of the same length, sum 1 up to their error.
+        probability_error: at least the relative error of each probability.
     """
 
     sensitivities: tuple[float, ...]
     probabilities: tuple[float, ...]
+    probability_error: float
 
     @property
     def full_sensitivity(self) -> float:
@@ -120,6 +127,7 @@ def dealt(examples: int, batch_size: int, bins: int, epochs: int, noise_multipli
         noise_multiplier=noise_multiplier,
         sensitivities=tuple((np.sqrt(places * float(unit)) * (1.0 + ROUNDING)).tolist()),
         probabilities=tuple(masses[places].tolist()),
+        probability_error=max(PROBABILITY_ROUNDING, epochs * EPOCH_ROUNDING),
     )
 
 
