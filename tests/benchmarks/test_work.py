@@ -13,7 +13,10 @@ MOMENTS, CELLS, SAMPLES = METHODS
 ANSWERED = [run for run in RUNS if not any(math.isnan(MEASURED[run, CELLS, str(side)].epsilon) for side in Side)]
 SAMPLED = [run for run in RUNS if sides_of(run, SAMPLES) and not math.isnan(MEASURED[run, SAMPLES, BOTH].epsilon)]
 USERS = "users in 4 bins"
-"""Their chain reads a profile at many epsilons, which the work does not count."""
+"""Their chain reads a profile at many epsilons, which the work does not count: it takes one to four times as long.
+
+With that counted calibrate would leave cells out. Of two examples in 12 bins, with three bands at noise 1.2, they say
+epsilon 5.17; the next best method says 6.36, and the moments of the whole say nothing."""
 
 
 @pytest.mark.parametrize("run", ANSWERED)
