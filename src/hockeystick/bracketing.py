@@ -12,6 +12,8 @@ TOO_CLOSE = 1e-4
 """Relative distance of two noise multipliers between which a secant says nothing."""
 LEAST_SLOPE, MOST_SLOPE = 0.3, 30.0
 """Slopes of a secant that is believed, in logarithms of both."""
+LEAST_EPSILON, MOST_EPSILON = 1e-12, 1e12
+"""Smaller and larger epsilons count as these where logarithms are taken."""
 MOST_BEND = 1.5
 """How many times as steep as a secant a parabola may be."""
 
@@ -29,15 +31,15 @@ def smallest_passing(
     """
 
     def miss(x: float) -> float:
-        value = epsilon_at(exp(x))
-        return log(min(max(value, 1e-12), 1e12) / target)
+        """The logarithm of epsilon over the target at noise ``e^x``: above 0 where it fails. An epsilon of 0 or of
+        infinity has none, so it counts as one that is very small or very large."""
+        return log(min(max(epsilon_at(exp(x)), LEAST_EPSILON), MOST_EPSILON) / target)
 
     bottom, top = log(SMALLEST_NOISE), log(LARGEST_NOISE)
-    x = min(max(log(start), bottom), top)
-    fx = miss(x)
+    low = high = min(max(log(start), bottom), top)
+    f_low = f_high = miss(high)
     step = 2.0 * width
-    low = high = x
-    f_low = f_high = fx
+    # Away from the crossing: a little farther than where a slope of -1 puts it, and in any case farther each time.
     while f_high > 0.0:
         if high >= top:
             raise CannotCertifyError(

@@ -127,6 +127,7 @@ class NoiseSearch:
         self.certified: Answer | None = None
         """What the last certificate is of."""
         self.cut: list[Outcome] = []
+        """What the deadline cut off, with about the seconds that a whole calibration by that method takes."""
         self.from_below: float | None = None
         """About the noise multiplier at which lower bounds are at the target, where a first look has found some."""
         self.known: dict[tuple[float, float, Resolution], list[Outcome]] = {}
@@ -354,9 +355,9 @@ class NoiseSearch:
         ]
 
     def _best_method(self, start: float) -> tuple[str, float]:
-        """The accountant with the smallest upper bound near the solution, and about where that is.
+        """The accountant with the smallest upper bound near the solution, and about which noise multiplier that is.
 
-        Those that are far looser are remembered.
+        Accountants that are far looser are remembered (:attr:`looser`).
         """
         allowed = self.methods or self._affordable(start)
         if len(allowed) == 1:
@@ -379,6 +380,7 @@ class NoiseSearch:
                 self.slope = steepness_at(seen, noise) or self.slope
                 noise *= (seen[noise] / self.epsilon) ** (1.0 / self.slope)
         left = [rival for rival in rivals if rival not in ("gaussian", name) and (rival, Side.UPPER) not in self.looser]
+        # The best method is taken to be at the target here, as its secant says: another look at it would tell no more.
         values = {rival: self.upper(noise, [rival], rivals[rival]) for rival in left} | {name: self.epsilon}
         closest = min(values, key=values.__getitem__)
         if closest != name:

@@ -88,6 +88,8 @@ def _numbers(name: str, text: str) -> list[float]:
 
 
 def _with_noise(plan: "Plan", option: str | None) -> "list[Mechanism]":
+    """The plan's mechanism with each noise multiplier of the option; with its own where there is no option."""
+    """The plan's mechanism with each noise multiplier of the option; with its own where there is no option."""
     if option is None:
         return [common.mechanism_with_noise(plan, None)]
     return [plan.mechanism(sigma) for sigma in _numbers("--noise-multiplier", option)]
@@ -96,6 +98,7 @@ def _with_noise(plan: "Plan", option: str | None) -> "list[Mechanism]":
 def _calibrated(
     mechanism: "Mechanism", epsilon: float, delta: float, budget: float | None, deadline: "Deadline"
 ) -> "Mechanism":
+    """The mechanism with the smallest certified noise for a target. What searches for it is imported here alone."""
     from hockeystick.calibration.search import calibrate
 
     return calibrate(mechanism, epsilon=epsilon, delta=delta, budget=budget, deadline=deadline)

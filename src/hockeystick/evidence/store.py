@@ -200,17 +200,20 @@ class EvidenceStore(Ledger):
         return kept
 
     def _kept_matrix(self, mechanism: Mechanism) -> Mechanism | None:
+        """The mechanism with the oldest matrix that is stored for its strategy and steps; None where there is none."""
         with _our_words(self._name):
             row = matrices.oldest(self._connection, mechanism)
         return None if row is None else mechanism.model_copy(update={"strategy": self._strategy(row)})
 
     def _strategy(self, row: matrices.Row) -> StrategySpec:
+        """The strategy that holds a stored matrix, which is built again; raises EvidenceError for a damaged one."""
         try:
             return matrices.strategy_of(row)
         except ValueError as error:
             raise EvidenceError(f"A matrix of the {self._name} is damaged: {error}.") from None
 
     def _oldest_seed(self) -> int | None:
+        """The seed that was chosen first, below 2^128; None where none is stored."""
         with _our_words(self._name):
             row = self._connection.execute("SELECT seed FROM seeds ORDER BY created_at, seed LIMIT 1").fetchone()
         if row is not None and not str(row[0]).isdecimal():
@@ -368,6 +371,7 @@ class EvidenceStore(Ledger):
             raise EvidenceError(f"{self._where(key, stream)} is damaged: {error}.") from None
 
     def _where(self, key: str, stream: int) -> str:
+        """How messages name a chunk."""
         return f"The chunk {stream} of the run {short(key)} in the {self._name}"
 
     @contextmanager
@@ -399,6 +403,7 @@ def _path_text(path: str | Path) -> str:
 
 
 def _now() -> str:
+    """The time in UTC, to the second, as rows have it: such texts are in the order of their times."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

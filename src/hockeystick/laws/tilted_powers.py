@@ -53,7 +53,13 @@ def useful_share(of_epsilon: float, epsilon: float, order: float) -> float:
 
 
 class Copies:
-    """``count`` independent copies of a law, as factors of a product."""
+    """``count`` independent copies of a law, as factors of a product.
+
+    Attributes:
+        index: the numbers on the lattice of the places that have mass, shape (places,).
+        logs, log_masses: logarithms of the ratios and of the Q-masses there, shape (places,).
+        log_excess: the logarithm of the Q-mass or of the P-mass of one copy, whichever is larger, and at least 0.
+    """
 
     def __init__(self, law: LatticeLaw, count: int) -> None:
         self.law, self.count = law, float(count)
@@ -168,6 +174,7 @@ class Powers:
         return _order_at(direction, self._best(epsilon, direction))
 
     def _best(self, epsilon: float, direction: Direction) -> int:
+        """The place of the order with the smallest moment bound. A wrong one makes bounds looser, never wrong."""
         # The bound is convex in the order, so each order is better than the one before it from some epsilon on.
         return bisect_left(range(ORDERS - 1), epsilon, key=partial(self._turn, direction))
 
@@ -181,6 +188,7 @@ class Powers:
         return self._turns[direction, place]
 
     def _tilted(self, order: float) -> "Tilted | None":
+        """The power tilted by an order, made when it is first asked; None where its window would be too long."""
         if order not in self._known:
             self._known[order] = self._power(order)
         return self._known[order]
@@ -203,6 +211,7 @@ class Powers:
         return max(-reach[0], least - self.spacing), min(reach[1], most + self.spacing)
 
     def _power(self, order: float) -> "Tilted | None":
+        """As :meth:`_tilted`, made anew. None too where the rounding of places could exceed a tenth of MOVED."""
         low, high = self._window(order)
         spacing = self.spacing
         length = _length((high - low) / spacing + 4.0)
@@ -294,7 +303,11 @@ class Sums(Protocol):
         """Units of roundoff that a sum may be off by, of the sizes of what is added up, but for the exponentials."""
 
     def __call__(self, count: int) -> tuple[Array, Array]:
-        """Both, over the last ``count`` places for orders above 1, and over the first ones below 0; and of sizes."""
+        """Both sums, and the same two sums of the sizes of what is added up; each of shape (2,).
+
+        Args:
+            count: of places that are added: the last ones for orders above 1, the first ones for orders below 0.
+        """
 
 
 class Masses:
@@ -330,6 +343,7 @@ def _length(least: float) -> int:
 
 
 def _order_at(direction: Direction, place: int) -> float:
+    """The order at a place of the grid: place 0 is next to the pole, at 1 for remove and at 0 for add."""
     distance = FIRST_DISTANCE * PACE**place
     return 1.0 + distance if direction is Direction.REMOVE else -distance
 

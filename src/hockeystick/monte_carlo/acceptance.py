@@ -9,8 +9,7 @@ from hockeystick.bounds import Profile
 from hockeystick.errors import BudgetExceededError
 from hockeystick.monte_carlo.aims import Aim
 from hockeystick.monte_carlo.estimation import ATTEMPT_SHARES, Estimation
-from hockeystick.monte_carlo.pilots import ENOUGH as SEEN
-from hockeystick.monte_carlo.pilots import Pilot
+from hockeystick.monte_carlo.pilots import SEEN, Pilot
 from hockeystick.monte_carlo.statistics import Tally, profiles_of
 from hockeystick.types import Direction, Side
 

@@ -25,8 +25,8 @@ from hockeystick.errors import BudgetExceededError
 from hockeystick.monte_carlo.aims import Aim, CostlyBound
 from hockeystick.monte_carlo.confidence import bet_from_pilot, samples_needed
 from hockeystick.monte_carlo.families import family_of
-from hockeystick.monte_carlo.pilots import ENOUGH as SEEN
 from hockeystick.monte_carlo.pilots import (
+    SEEN,
     Choice,
     Pilot,
     Pilots,
@@ -88,7 +88,20 @@ SPARED = 0.9
 
 @dataclass
 class Estimation:
-    """See the module. ``tallies`` holds one entry for each attempt; ``known`` what needed no sampling."""
+    """One question about one pair: :meth:`sample` draws, then :meth:`profiles` and :meth:`claim` say what came out.
+
+    Attributes:
+        pair, question, options: what is estimated, what is asked of it, and how sampling is to be done.
+        deadline: for seconds of the clock; ``work`` is what is planned, whatever the clock says.
+        statement: what the failure probability is a part of.
+        tallies: the sums of each attempt, of either direction, in the order in which they began.
+        known: upper bounds by direction that needed no sampling.
+        known_upper: deterministic upper bounds by direction that the caller has already.
+        costly: an upper bound of the add direction that takes seconds to compute; None where there is none.
+        work: standard seconds of sampling that are left; an attempt ends when they are used up.
+        spent: standard seconds of sampling so far.
+        share: of the failure probability, where the samples choose which of several estimations is used.
+    """
 
     pair: DominatingPair
     question: Question
@@ -98,14 +111,10 @@ class Estimation:
     tallies: list[Tally] = field(default_factory=list)
     known: dict[Direction, Profile] = field(default_factory=dict)
     known_upper: Mapping[Direction, Profile] = field(default_factory=dict)
-    """Deterministic upper bounds that the caller has already."""
     costly: CostlyBound | None = None
     work: float = DEFAULT_WORK
-    """Standard seconds of sampling that are left; an attempt ends when they are used up, whatever the clock says."""
     spent: float = 0.0
-    """Standard seconds of sampling so far."""
     share: float = 1.0
-    """Of the failure probability, where the samples choose which of several estimations is used."""
 
     shares: ClassVar[Sequence[float]] = ATTEMPT_SHARES
     upper_share: ClassVar[float] = 0.5

@@ -29,7 +29,8 @@ CANDIDATES = 7
 SETTLED = 0.02
 """The search for an epsilon ends when it moves by less than this, relatively."""
 SEARCH_STEPS = 14
-ENOUGH = 30.0
+"""The most pilots that such a search draws."""
+SEEN = 30.0
 """Effective number of samples above which a pilot's own profile is trusted away from where it was tilted."""
 DISAGREEMENT = 0.5
 """A pilot whose mean is below this fraction of another's has missed a part that matters."""
@@ -77,7 +78,7 @@ class Pilot:
 
     def missed(self, epsilon: float, others: Sequence["Pilot"]) -> bool:
         """Whether another pilot has certainly seen a part that matters and is not in this one."""
-        best = max((other.mean(epsilon) for other in others if other.effective(epsilon) >= ENOUGH), default=0.0)
+        best = max((other.mean(epsilon) for other in others if other.effective(epsilon) >= SEEN), default=0.0)
         return self.mean(epsilon) < DISAGREEMENT * best
 
 
@@ -164,7 +165,7 @@ def search_epsilon(propose: Propose, delta: float, highest: float, pilots: Pilot
         else:
             high = guess
         root = smallest_epsilon(pilot.mean, delta, Side.UPPER, tolerance=1e-4)
-        trusted = pilot.effective(root) > ENOUGH and root <= highest
+        trusted = pilot.effective(root) > SEEN and root <= highest
         if trusted and abs(root - guess) <= SETTLED * max(guess, 1e-3):
             return root
         following = root if trusted else 0.5 * (low + high)
@@ -183,7 +184,7 @@ def rank(proposals: Sequence[Proposal], epsilon: float, width: float, failure: f
         (proposal, f"rank {place}") for place, proposal in enumerate(candidates) if proposal.weight_bound(epsilon) < inf
     ]
     drawn = pilots.draw_each(wanted)
-    best = max((pilot.mean(epsilon) for pilot in drawn if pilot.effective(epsilon) >= ENOUGH), default=0.0)
+    best = max((pilot.mean(epsilon) for pilot in drawn if pilot.effective(epsilon) >= SEEN), default=0.0)
     choices = []
     for pilot in drawn:
         mean = max(pilot.mean(epsilon), best)

@@ -191,6 +191,7 @@ class Search:
 
     @cached_property
     def _families(self) -> list[Family]:
+        """The families of candidates that the plan and the limits allow."""
         return families(self.asked.plan, self.asked.limits)
 
     def begin(self, each: Callable[[], None] = lambda: None) -> None:

@@ -185,7 +185,8 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
     """The windows, the places of what they show, and the mass and the mean of what is kept."""
     windows = windows_of(chain, LOST_SHARE * delta, deadline)
     seen = (chain.weights**2).sum(axis=1)
-    kinds, kind_of = np.unique(np.column_stack([chain.whites, seen, chain.weights[:, 0]]), axis=0, return_inverse=True)
+    # What tells kinds of bins apart: white noise, variance and the weight of the newest innovation; shape (kinds, 3).
+    traits, kind_of = np.unique(np.column_stack([chain.whites, seen, chain.weights[:, 0]]), axis=0, return_inverse=True)
     kind_of = kind_of.ravel().astype(np.int64)
     runs = _runs(chain)
     # A bin sees o_i = u <weights, window> (section 3): whole numbers from -reach to reach on the lattice of places.
@@ -196,11 +197,11 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
         for newest in (windows.newest, last)
     )
     # Windows of one state are as far apart as their newest weight: such places follow each other in tables.
-    newest_weights = kinds[:, 2].astype(np.int64)
+    newest_weights = traits[:, 2].astype(np.int64)
     each = np.where(newest_weights > 0, newest_weights, 2 * reach + 1)
     columns = np.where(newest_weights > 0, 2 * reach // each + 1, int(windows.counts.max()))
-    scales = np.zeros((len(kinds), int((each * columns).max()) + LANES))
-    for kind, (_, variance, _) in enumerate(kinds):
+    scales = np.zeros((len(traits), int((each * columns).max()) + LANES))
+    for kind, (_, variance, _) in enumerate(traits):
         place = np.arange(each[kind])[:, None] + newest_weights[kind] * np.arange(columns[kind]) - reach
         logs = chain.unit * (windows.spacing * place.ravel() - 0.5 * chain.unit * variance)
         scales[kind, : place.size] = np.exp(logs) / chain.bins  # s_i of section 3
@@ -211,8 +212,8 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
         first = place % each[own, None] * columns[own, None] + place // each[own, None]
         groups.append(Group(own, first, length))
     total, mean = _mass_and_mean(chain, windows, groups, scales, deadline)
-    nodes, between = _nodes_of(chain, windows, kinds, columns, reach)
-    given = Prepared(chain, windows, groups, scales, nodes, between, 2 * reach + 1, total, mean)
+    nodes, kinds = _nodes_of(chain, windows, traits, columns, reach)
+    given = Prepared(chain, windows, groups, scales, nodes, kinds, 2 * reach + 1, total, mean)
     if not chain.ring:
         return given
     # On a ring (section 8) the mass is the trace at z = 0; the mean is at least what windows keep under a bin's tilt.
@@ -264,21 +265,27 @@ def _mass_and_mean(
 
 
 def _nodes_of(
-    chain: MovingAverages, windows: InnovationWindows, kinds: Array, columns: NDArray[np.int64], reach: int
+    chain: MovingAverages, windows: InnovationWindows, traits: Array, columns: NDArray[np.int64], reach: int
 ) -> tuple[list[Nodes], list[Kind]]:
-    """Nodes for each level of white noise, which serve all places of its bins, and how each kind of bin reads them."""
+    """Nodes for each level of white noise, which serve all places of its bins, and how each kind of bin reads them.
+
+    Args:
+        traits: white noise, variance and newest weight of each kind, shape (kinds, 3).
+        columns: of its table, shape (kinds,).
+        reach: a bin shows places from ``-reach`` to ``reach``, in spacings of the windows.
+    """
     step = chain.unit * windows.spacing
-    nodes, between = [], []
-    levels, level_of = np.unique(kinds[:, 0], return_inverse=True)
+    nodes, kinds = [], []
+    levels, level_of = np.unique(traits[:, 0], return_inverse=True)
     for level, white in enumerate(levels):
-        own = 0.5 * chain.unit**2 * kinds[level_of == level, 1]
+        own = 0.5 * chain.unit**2 * traits[level_of == level, 1]
         low, high = -step * reach - float(own.max()), step * reach - float(own.min())
         nodes.append(Nodes.of(float(white), step, low, high, chain.bins))
-    for kind, (_, variance, newest) in enumerate(kinds):
+    for kind, (_, variance, newest) in enumerate(traits):
         level = int(level_of.ravel()[kind])
         served = nodes[level].between(-reach - 0.5 * chain.unit * variance / windows.spacing)
-        between.append(Kind(level, int(newest), int(columns[kind]), *served))
-    return nodes, between
+        kinds.append(Kind(level, int(newest), int(columns[kind]), *served))
+    return nodes, kinds
 
 
 def _tilted_mass(given: Prepared) -> float:

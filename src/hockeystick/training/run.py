@@ -120,9 +120,8 @@ class Run:
     def _start(
         self, mechanism: Mechanism, num_examples: int, attribution: Attribution | None, entropy: Words, key: bytes
     ) -> None:
-        self._mechanism = mechanism
-        self._attribution = attribution
-        self._entropy = entropy
+        """Set what a run has before its first step, but for its noise: a loaded one repeats its steps from here."""
+        self._mechanism, self._attribution, self._entropy = mechanism, attribution, entropy
         self._lock = Lock()  # batches may be read ahead while another thread takes the steps
         if attribution is not None and mechanism.sampler.kind != "multi_attribution":
             raise InvalidInputError(
@@ -234,6 +233,7 @@ class Run:
             yield self._batch(at).copy()
 
     def _batch(self, at: int) -> Batch:
+        """The batch of a step from the next one on, drawn when it is first asked, and kept until the step is taken."""
         with self._lock:
             while at - self._step >= len(self._drawn):
                 self._drawn.append(next(self._drawing))

@@ -23,9 +23,8 @@ from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.strategies.matrix.base import UNIT_ROUNDOFF
 from hockeystick.types import Direction
 
-SECONDS_PER_PATTERN = 2e-9
-SECONDS_PER_ROW = 3e-8
-SECONDS_PER_COUNT = 6e-8
+SECONDS_PER_PATTERN, SECONDS_PER_ROW, SECONDS_PER_COUNT = 2e-9, 3e-8, 6e-8
+"""Rough cost of a sample: for each pattern and each row of a block, and for each opportunity of the chains."""
 SHARE, NEAR = 0.9, 0.2
 """Weight of both chains in the proposal by counts, the rest of the samples come from P; and of the near one alone."""
 ROUNDED = 1.0 + 8.0 * UNIT_ROUNDOFF
@@ -36,6 +35,7 @@ MAX_TABLE = 1 << 22
 MAX_ORDER = 24
 """Largest order of a proposal by counts."""
 MAX_REACH = 96
+"""The most copies that the far chain stands for."""
 LEAST_LOG_CHANCE = -600.0
 """Chances of counts must not leave the range of doubles."""
 MAX_TILTED_EXPONENT = 660.0
@@ -66,7 +66,7 @@ class SubsetProposal(Plain):
 
     @property
     def cost(self) -> float:
-        """One visit of 2^w patterns for each block of rows."""
+        """Seconds: one visit of 2^w patterns for each block of rows, w opportunities in the window of a row."""
         opportunities, rows, window = self.opportunities.scaled.shape
         return float(opportunities * (rows * SECONDS_PER_ROW + SECONDS_PER_PATTERN * 2.0**window))
 
@@ -133,7 +133,7 @@ class CountSubsets(SubsetProposal):
 
     @property
     def cost(self) -> float:
-        """The chains and the products take a few passes more over the opportunities."""
+        """Seconds: the chains and the products take a few passes more over the opportunities."""
         return float(super().cost + self.opportunities.count * SECONDS_PER_COUNT)
 
     @property
@@ -143,6 +143,7 @@ class CountSubsets(SubsetProposal):
 
     @property
     def _near(self) -> float:
+        """The share of the near chain: that of both where they are the same."""
         return SHARE if self._alone else NEAR
 
     @property

@@ -327,6 +327,7 @@ class Trainer(Checkpoints, transformers.Trainer):
         return cls._base().compute_loss is not transformers.Trainer.compute_loss
 
     def _labels_in(self, batch: Any) -> dict[str, Any]:
+        """The entries of a batch that are labels, by name; empty where it has none."""
         return {name: batch[name] for name in self.label_names if name in batch}
 
     def _loss_of(self, plain: DataLoader[Any], compute: Any, examples: list[Any]) -> torch.Tensor:
@@ -479,6 +480,7 @@ class _Position(TrainerCallback):
         self.engine = engine
 
     def on_step_end(self, args: Any, state: Any, control: Any, **unused: Any) -> None:
+        """Set the epoch of the Trainer's state, in which it would count from the resume on."""
         state.epoch = self.engine.run.step / self.engine.run.steps_per_epoch
 
 

@@ -327,7 +327,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         self._adopt(plan.model_copy(update={"strategy": strategy}))
 
     def _calibrated(self, epsilon: float, delta: float) -> Certificate:
-        """In the first of several processes, for all of them."""
+        """The certificate of the calibration, which the first of several processes makes for all of them."""
         certificates = [super()._calibrated(epsilon, delta) if self._leads else None]
         if self._ranks > 1:
             distributed.broadcast_object_list(certificates)
@@ -496,4 +496,5 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
 
 
 def _is_distributed(module: Any) -> bool:
+    """Whether several processes train the module together."""
     return isinstance(module, (*WRAPPED, FSDPModule)) and distributed.get_world_size() > 1
