@@ -21,6 +21,13 @@ FAULTS = [
     ),
     (
         LAWS,
+        "above_one = exponent + log(-expm1(-exponent))",
+        "above_one = exponent + log(exponent / (1.0 + exponent))",
+        "moments are taken to be smaller than they are",
+        f"{BOUNDS}::test_moments_that_are_hardly_above_one_keep_their_digits",
+    ),
+    (
+        LAWS,
         "share * other + (1.0 - share) * own",
         "(1.0 - share) * other + share * own",
         "the shares of advanced joint convexity change places",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from math import comb, exp, inf, log
 
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy.special import ndtr
@@ -15,7 +16,7 @@ from hockeystick.bounds import Bound
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.profile import law_delta
-from hockeystick.laws.without_replacement import Distances, averaged_profile, revealing_step
+from hockeystick.laws.without_replacement import SAFE, Distances, _log_moment, averaged_profile, revealing_step
 from hockeystick.pairs.fixed_size import FixedSizeSteps, from_fixed_size
 from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.registry import dominating_pair
@@ -126,6 +127,21 @@ def test_integrals_that_end_early_say_no_less() -> None:
     early, late = (averaged_profile(deltas, 0.5, 1.0, 2, smallest) for smallest in (1e3, 1e-9))
     for epsilon in (0.0, 0.5, 0.9):
         assert early(epsilon) >= late(epsilon) * 0.999
+
+
+@pytest.mark.parametrize(
+    ("rate", "distance", "order"), [(1e-9, 1e-3, 5), (1e-3, 1e-2, 3), (0.5, 1e-6, 3), (0.9, 0.01, 16), (1e-3, 30.0, 16)]
+)
+def test_moments_that_are_hardly_above_one_keep_their_digits(rate: float, distance: float, order: int) -> None:
+    """Their logarithms are taken times the steps."""
+    with mp.workdps(60):
+        q, d = mp.mpf(rate), mp.mpf(distance)
+        terms = (
+            mp.binomial(order, k) * q**k * (1 - q) ** (order - k) * mp.exp(k * (k - 1) * d * d / 2)
+            for k in range(order + 1)
+        )
+        exact = mp.log(sum(terms))
+        assert abs(_log_moment(rate, distance, order) / exact - 1) < SAFE / 10
 
 
 @pytest.mark.parametrize(("examples", "size", "batch", "sigma"), [(2, 4, 2, 1.5), (2, 5, 1, 0.7), (3, 6, 4, 3.0)])

@@ -14,7 +14,7 @@ Proofs: docs/theory/fixed-size.md.
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from math import ceil, comb, exp, log, log1p
+from math import ceil, comb, exp, expm1, log, log1p
 from typing import NamedTuple
 
 import numpy as np
@@ -169,12 +169,17 @@ def averaged_profile(
 
 
 def _log_moment(rate: float, distance: float, order: int) -> float:
-    """The logarithm of ``E X^order`` of one copy, by the binomial formula."""
-    terms = [
-        log(comb(order, k)) + k * log(rate) + (order - k) * log1p(-rate) + 0.5 * k * (k - 1) * distance**2
-        for k in range(order + 1)
-    ]
-    return float(np.logaddexp.reduce(terms))
+    """The logarithm of ``E X^order`` of one copy, by the binomial formula, within ``SAFE`` of itself.
+
+    It is taken times the number of steps, so that its error is relative where the moment is hardly above 1: what it is
+    above 1 by is a sum of positive terms, ``binom(order, k) q^k (1-q)^(order-k) (e^(k (k-1) distance^2 / 2) - 1)``.
+    """
+    terms = []
+    for k in range(2, order + 1):
+        exponent = 0.5 * k * (k - 1) * distance**2
+        above_one = exponent + log(-expm1(-exponent))  # the logarithm of e^exponent - 1
+        terms.append(log(comb(order, k)) + k * log(rate) + (order - k) * log1p(-rate) + above_one)
+    return float(np.logaddexp(0.0, np.logaddexp.reduce(terms)))
 
 
 def _beyond(logs: Sequence[float], end: float) -> float:
