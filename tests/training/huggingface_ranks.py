@@ -2,7 +2,8 @@
 
 MODE is of gradients, "hooks" or "ghost"; "bf16" for autocast; "exact" for sums of whole numbers; "dropout";
 "shuffled" for data that are in another order in every process; or "shards" for a model of fully_shard, "adapters" for
-one with adapters, "fsdp" for one that the training argument shares out. FOLDER/MODE/RANK holds what this process got.
+one with adapters, "fsdp" for one that the training argument shares out. The last two can be "exact" as well, as
+"exact fsdp". FOLDER/MODE/RANK holds what this process got.
 """
 
 import math
@@ -15,13 +16,16 @@ import torch
 import transformers
 from huggingface_training import MECHANISM, PROCESSES, QUIET, STEPS, model_of, sentences, shared_out
 from peft import LoraConfig, get_peft_model
+from torch import distributed
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
 
 RANK = int(os.environ.get("RANK", "0"))
 SHARDS = ("shards", "adapters", "fsdp")
-"""Modes of a model of ``fully_shard``, which starts as each process makes it."""
+"""Modes of a model of ``fully_shard``, which starts as each process makes it; whole where no processes are joined."""
+EXACT_SHARDS = ("exact adapters", "exact fsdp")
+"""The same with sums of whole numbers."""
 
 
 class Kept(hs.huggingface.Trainer):
@@ -57,11 +61,13 @@ def whole(tensor):
 
 def model_for(mode: str):
     """Sharded in several processes, where the mode says so."""
-    model = model_of(seed=0 if mode in SHARDS else RANK, attention_dropout=0.2 if mode == "dropout" else 0.0)
-    if mode == "adapters":
+    kind = mode.removeprefix("exact ")
+    model = model_of(seed=0 if kind in SHARDS else RANK, attention_dropout=0.2 if mode == "dropout" else 0.0)
+    if kind == "adapters":
         torch.manual_seed(0)
         model = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
-    return shared_out(model) if mode in ("shards", "adapters") and PROCESSES > 1 else model
+    by_arguments = kind == "fsdp" and PROCESSES > 1
+    return shared_out(model) if kind in SHARDS and distributed.is_initialized() and not by_arguments else model
 
 
 def train(folder: Path, mode: str):
@@ -69,16 +75,17 @@ def train(folder: Path, mode: str):
     warnings.simplefilter("ignore")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    exact, kind = mode.startswith("exact"), mode.removeprefix("exact ")
     arguments = transformers.TrainingArguments(
         str(folder),
-        per_device_train_batch_size=32 if mode == "exact" else 1,
-        gradient_accumulation_steps=1 if mode == "exact" else math.ceil(3 / PROCESSES),
+        per_device_train_batch_size=32 if exact else 1,
+        gradient_accumulation_steps=1 if exact else math.ceil(3 / PROCESSES),
         max_steps=STEPS,
         save_strategy="no",
         optim="sgd",
         learning_rate=0.5,
         bf16=mode == "bf16",
-        fsdp=mode == "fsdp" and PROCESSES > 1,
+        fsdp=kind == "fsdp" and PROCESSES > 1,
         **QUIET | {"logging_strategy": "steps", "logging_steps": 1},
     )
     data = sentences()
@@ -89,8 +96,8 @@ def train(folder: Path, mode: str):
         train_dataset=data[RANK:] + data[:RANK] if mode == "shuffled" else data,
         eval_dataset=sentences(16),
         rng=np.random.default_rng(1),
-        grad_sample_mode="ghost" if mode in ("ghost", *SHARDS) else "hooks",
-        exact=mode == "exact" or None,
+        grad_sample_mode="ghost" if kind in ("ghost", *SHARDS) else "hooks",
+        exact=exact or None,
     )
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.add_callback(Look(trainer))
@@ -122,6 +129,6 @@ def main(folder: Path, *modes: str) -> None:
         else:
             np.savez(here / "trained", **result(trainer))
             trainer.record().save(here / "run.json")
-            if mode in SHARDS:
+            if mode.removeprefix("exact ") in SHARDS:
                 trainer.save_model(here)
-    torch.distributed.destroy_process_group()
+    distributed.destroy_process_group()

@@ -16,14 +16,15 @@ pytest.importorskip("peft", reason="needs peft")
 
 import shards_on_a_cpu
 import torch
-from huggingface_ranks import SHARDS, model_for, result, train
+from huggingface_ranks import EXACT_SHARDS, SHARDS, model_for, result, train
 from huggingface_training import MECHANISM
 from peft import PeftModel
 from processes import end, exit_codes, start_two
 from safetensors.torch import load_file
+from torch import distributed
 from transformers import LlamaForCausalLM
 
-SHARED_OUT = SHARDS if shards_on_a_cpu.RUN else ()
+SHARED_OUT, EXACT = (SHARDS, EXACT_SHARDS) if shards_on_a_cpu.RUN else ((), ())
 pytestmark = [
     pytest.mark.slow,  # all of them, as they wait for processes
     pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"),
@@ -78,9 +79,17 @@ def test_what_processes_share_out_is_saved_whole(mode, left):
     assert not list(folders[1].glob("*.safetensors"))
 
 
-@pytest.mark.parametrize("mode", ["exact"])
-def test_sums_of_whole_numbers_are_those_of_one_process(mode, left, tmp_path):
-    """Bit for bit, in physical batches of one shape."""
+@pytest.fixture
+def group():
+    """Of this process alone."""
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("mode", ["exact", *EXACT])
+def test_sums_of_whole_numbers_are_those_of_one_process(mode, left, group, tmp_path):
+    """Bit for bit, in physical batches of one shape; with shards, those of one process that has all of them."""
     ranks = left / mode / "0", left / mode / "1"
     alone = result(train(tmp_path, mode))
     for rank in ranks:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.training.huggingface.shards import is_sharded
 
 
 class WholeBatches:
@@ -55,12 +56,12 @@ def joined(batches: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, torch.Ten
     return entries
 
 
-def check_mode(grad_sample_mode: str) -> None:
-    """Raise UnsupportedError for ghost clipping, which sums gradients in floating point."""
-    if grad_sample_mode != "hooks":
+def check_mode(grad_sample_mode: str, model: Any) -> None:
+    """Raise UnsupportedError for ghost clipping, which sums gradients in floating point, but for ``fully_shard``."""
+    if grad_sample_mode != "hooks" and not is_sharded(model):
         raise UnsupportedError(
-            "Exact sums need the gradient of every example: the 'grad_sample_mode' argument must be 'hooks'. "
-            f"Got {grad_sample_mode!r} instead."
+            "Exact sums need the gradient of every example: the 'grad_sample_mode' argument must be 'hooks', but for a "
+            f"model of fully_shard. Got {grad_sample_mode!r} instead."
         )
 
 

@@ -27,7 +27,8 @@ from hockeystick.training.huggingface.derivatives import dependence, dependence_
 from hockeystick.training.huggingface.private_names import figures_kept
 from hockeystick.training.torch.guards import WIDE, parts_of
 from hockeystick.training.torch.norms import total_norm
-from hockeystick.training.torch.shards import norms_of_all
+from hockeystick.training.torch.private_names import reductions
+from hockeystick.training.torch.shards import narrow_types, norms_of_all
 
 TOLERANCE = 1e-3
 """The change of a loss, or of a gradient in its norm, that rounding is allowed in float32."""
@@ -101,6 +102,7 @@ class Independence:
         self.trainer, self.model, self.examples, self.compute = trainer, model, examples, compute
         self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         narrow = any(p.is_floating_point() and p.dtype not in WIDE for p in model.parameters())
+        narrow |= any(narrow_types(policy) for _, policy, _ in reductions(model))
         coarse = narrow or torch.get_float32_matmul_precision() != "highest"
         self.tolerance = COARSE if coarse else TOLERANCE
         with self._quietly():
@@ -212,12 +214,10 @@ class Independence:
         change = abs(together - mean) / max(abs(mean), SMALL)
         if not change <= self.tolerance:
             raise self._mixed(f"their loss together is {change:.2g} of it from the mean of their losses alone")
-        loss.backward()
-        try:
+        with optimizer.trying(len(self.examples)):
+            loss.backward()
             self.trainer.example_rows.join(optimizer.trained)
             worst, name = (self._ghost if optimizer.ghost else self._samples)(alone.gradients, optimizer)
-        finally:
-            optimizer.discard()
         if not worst <= self.tolerance:
             raise self._mixed(f"a gradient changes by {worst:.2g} of its norm beside another example, most in {name!r}")
 
@@ -262,20 +262,20 @@ class Independence:
 
     def _ghost(self, gradients: Gradients, optimizer: Any) -> tuple[float, str]:
         """The same of norms, and of the sum of clipped gradients."""
-        if optimizer.check_norms() != len(self.examples):
+        tried, clip_norm = optimizer.tried(), optimizer.max_grad_norm
+        if len(tried.norms) != len(self.examples):
             raise self._mixed("a batch of both has another number of rows")
-        squares = torch.stack([parameter._norm_sample.double().square() for parameter in self.trained.values()])
-        norms, clip_norm = squares.sum(dim=0).sqrt().tolist(), optimizer.max_grad_norm
         changes = [
             (abs(norm - _length(alone)) / self._norm(alone, optimizer), "the norm of all parameters")
-            for norm, alone in zip(norms, gradients, strict=True)
+            for norm, alone in zip(tried.norms, gradients, strict=True)
         ]
-        factors = [min(1.0, clip_norm / norm) if norm else 1.0 for norm in norms]
+        factors = [min(1.0, clip_norm / norm) if norm else 1.0 for norm in tried.norms]
         total = [
             sum(f * part for f, part in zip(factors, parts, strict=True)) for parts in zip(*gradients, strict=True)
         ]
         longest = max(factor * self._norm(alone, optimizer) for factor, alone in zip(factors, gradients, strict=True))
-        return max([*changes, self._change([parameter.grad for parameter in self.trained.values()], total, longest)])
+        change, name = self._change([tried.sums[parameter] for parameter in self.trained.values()], total, longest)
+        return max([*changes, (change - tried.rounded / longest, name)])
 
     def _norm(self, alone: Sequence[torch.Tensor], optimizer: Any) -> float:
         return max(_length(alone), SMALL * optimizer.max_grad_norm)

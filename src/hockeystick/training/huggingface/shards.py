@@ -83,17 +83,13 @@ def making(name: str, model: Any) -> Iterator[None]:
         ) from error
 
 
-def mode_of(model: Any, grad_sample_mode: str, exact: bool, arguments: Any) -> str:
+def mode_of(model: Any, grad_sample_mode: str, arguments: Any) -> str:
     """The engine's name for a gradient mode of a model.
 
     Raises: UnsupportedError for what a model of ``fully_shard`` cannot have.
     """
     if not is_sharded(model):
         return grad_sample_mode
-    if exact:
-        raise UnsupportedError(
-            "The Trainer has no exact sums of a model of fully_shard; train it with hockeystick.torch.PrivacyEngine."
-        )
     if grad_sample_mode != "ghost":
         raise UnsupportedError(
             "The 'grad_sample_mode' argument must be 'ghost' for a model of fully_shard, as gradients of single "

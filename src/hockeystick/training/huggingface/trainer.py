@@ -109,7 +109,8 @@ class Trainer(Checkpoints, transformers.Trainer):
         try_independence: whether two examples are tried before the first step: their losses and gradients have to be
             the same alone and in one batch, without dropout, and no loss may have a derivative by the other example.
             False for models with other random numbers.
-        exact, invariance: as :class:`hockeystick.torch.PrivacyEngine` has them; for "hooks" alone.
+        exact, invariance: as :class:`hockeystick.torch.PrivacyEngine` has them; for "hooks", and models of
+            ``fully_shard``.
         options: the other arguments of ``transformers.Trainer``.
 
     Attributes:
@@ -165,7 +166,6 @@ class Trainer(Checkpoints, transformers.Trainer):
         self.engine = PrivacyEngine(plan, exact=exact, invariance=invariance, **noise)
         self._exact = self.engine.mechanism.exact
         if self._exact:
-            check_mode(grad_sample_mode)
             self.engine._physical = self.given.per_device_train_batch_size
         self._losses = torch.zeros(0)  # of the physical batch that was used last
         if train_dataset is not None:
@@ -177,6 +177,8 @@ class Trainer(Checkpoints, transformers.Trainer):
         arguments = checked_arguments(self.given)
         if self.given.fsdp:
             model = share_out(model, self.given)
+        if self._exact:
+            check_mode(grad_sample_mode, model)
         with making(self._base().__name__, model):
             super().__init__(model=model, args=arguments, train_dataset=data, **options)
         self.train_dataset = in_order(vars(self)["train_dataset"], data, train_dataset)
@@ -274,7 +276,7 @@ class Trainer(Checkpoints, transformers.Trainer):
                 )
         check_data(self.train_dataset, self.accelerator)
         module = shared(self.model, self.accelerator)
-        mode = mode_of(self.model, self._gradients["grad_sample_mode"], self._exact, self.args)
+        mode = mode_of(self.model, self._gradients["grad_sample_mode"], self.args)
         plain = self._plain_loader()
         self._check_lengths()
         batch = plain.collate_fn([plain.dataset[0]])

@@ -9,7 +9,9 @@ That an example's integers have norm at most K does not rest on the second pass 
 counted down from ``K^2``, and integers of a layer that do not fit are left out (``docs/theory/exact-sums.md``).
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,10 +25,12 @@ from torch import distributed
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.training import exact_sums
+from hockeystick.training.exact_sums import MOST_STEPS, scale_of
 from hockeystick.training.torch.exact import SumsExactly
 from hockeystick.training.torch.exact_sums import add_within, as_array, factors, squared_norms
-from hockeystick.training.torch.guards import GhostCriterion, GhostLoss, running_once
-from hockeystick.training.torch.shards import local
+from hockeystick.training.torch.guards import GhostCriterion, GhostLoss, Tried, running_once
+from hockeystick.training.torch.loader import Piece
+from hockeystick.training.torch.shards import joined, local
 
 REDUCTIONS = {"mean": torch.mean, "sum": torch.sum}
 
@@ -167,6 +171,33 @@ class SumsShards(SumsExactly):
                 self.left = _add_within(rows, total, scales, self.steps, self.left.to(rows.device))
             self.waiting[at] = _of_shard(total, self.params[at])
         return self.scales is not None
+
+    @contextmanager
+    def trying(self, examples: int) -> Iterator[None]:
+        """As for sums in floating point; in the finest steps, as those of a run may be coarse beside a gradient."""
+        kept = self.steps, self.scale
+        self.steps, self.scale = MOST_STEPS, scale_of(self.max_grad_norm, MOST_STEPS)
+        self.batches.pieces.append(Piece(self.run.step, examples, last=True))
+        try:
+            with super().trying(examples):  # type: ignore[misc]
+                yield
+        finally:
+            self.batches.pieces.clear()
+            self._drop()
+            self.steps, self.scale = kept
+
+    def tried(self) -> Tried:
+        """What a backward pass over the same examples in all processes has left, within :meth:`trying`.
+
+        Integers of d numbers were rounded towards zero, each by less than a step, for every example.
+        """
+        numbers, ranks = sum(parameter.numel() for parameter in self.params), distributed.get_world_size()
+        norms = torch.stack(self.squares).sum(dim=0).sqrt().tolist()
+        sums = {
+            parameter: joined(sums.double().div_(self.scale * ranks), parameter)
+            for parameter, sums in zip(self.params, self.waiting, strict=True)
+        }
+        return Tried(norms, sums, len(norms) * math.sqrt(numbers) / self.scale)
 
     def end_backward(self) -> None:
         """Gradients that were not clipped go."""

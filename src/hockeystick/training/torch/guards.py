@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -317,6 +317,20 @@ def fingerprint(parameters: Iterable[torch.Tensor]) -> str:
         local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
         digest.update(local.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+class Tried(NamedTuple):
+    """What a backward pass of ghost clipping over a few examples gives.
+
+    Attributes:
+        norms: of the gradient of every example.
+        sums: of the clipped gradients, by parameter; shards of them where it is in shards.
+        rounded: the most by which the sums may be off, in the norm over all parameters, beside floating point.
+    """
+
+    norms: list[float]
+    sums: dict[Any, Any]
+    rounded: float
 
 
 class GhostLoss(DPTensorFastGradientClipping):

@@ -1,7 +1,8 @@
 """Opacus' optimizers, with the noise of a run in place of their own."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,6 +19,7 @@ from hockeystick.training.torch.exact import SumsExactly
 from hockeystick.training.torch.exact_shards import SumsShards
 from hockeystick.training.torch.guards import (
     WIDE,
+    Tried,
     add_no_examples,
     add_to_sum,
     clipped_sums,
@@ -190,6 +192,21 @@ class OnRun:
         missing = [p for p in self.params if getattr(p, "grad_sample", None) is None]
         self._refuse(missing, "Per-sample gradients are missing; run the model, once, and its loss backward")
         return self.check_numbers([sum(map(len, parts_of(p.grad_sample))) for p in self.trained])
+
+    @contextmanager
+    def trying(self, examples: int) -> Iterator[None]:
+        """For a backward pass over so many examples whose gradients are not for a step; nothing of it is left."""
+        del examples
+        try:
+            yield
+        finally:
+            self.discard()
+
+    def tried(self) -> Tried:
+        """What a backward pass of ghost clipping has left, within :meth:`trying`."""
+        self.check_norms()
+        squares = torch.stack([parameter._norm_sample.double().square() for parameter in self.trained])
+        return Tried(squares.sum(dim=0).sqrt().tolist(), {parameter: parameter.grad for parameter in self.trained}, 0.0)
 
     def discard(self) -> None:
         """Leave nothing of a backward pass whose gradients are not for a step."""

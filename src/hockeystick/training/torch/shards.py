@@ -54,8 +54,7 @@ def check_reductions(module: Any) -> None:
     pass.
     """
     for name, policy, factor in reductions(module):
-        dtypes = (policy.param_dtype, policy.reduce_dtype, policy.output_dtype)
-        narrow = [dtype for dtype in dtypes if dtype not in (None, *WIDE)]
+        narrow = narrow_types(policy)
         if narrow:
             raise UnsupportedError(
                 f"Gradients of fully_shard are computed and added up in {narrow[0]} in {name!r}, before the noise is "
@@ -67,6 +66,12 @@ def check_reductions(module: Any) -> None:
                 f"Gradients of fully_shard must be means over the processes, for which the noise is made; {name!r} has "
                 f"set_gradient_divide_factor({factor!r}), which must be left out."
             )
+
+
+def narrow_types(policy: Any) -> list[torch.dtype]:
+    """The types of 16 bits, or fewer, in a ``mp_policy`` of ``fully_shard``."""
+    dtypes = (policy.param_dtype, policy.reduce_dtype, policy.output_dtype)
+    return [dtype for dtype in dtypes if dtype not in (None, *WIDE)]
 
 
 def local(tensor: Any) -> Any:
