@@ -224,7 +224,7 @@ FAULTS = [
         f"{LOOPS}::test_clipping_is_in_float32_whatever_the_types",
     ),
     (
-        "training/torch/guards.py",
+        "training/torch/layers.py",
         "if isinstance(part, NormBase):",
         "if isinstance(part, NormBase) and list(part.parameters()):",
         "a normalisation over the batch without parameters mixes its examples",
@@ -460,6 +460,34 @@ FAULTS = [
         "return one",
         "a batch without examples has one",
         "tests/training/test_collation.py",
+    ),
+    (
+        "training/torch/layers.py",
+        "        check_writes(part, name)\n",
+        "",
+        "an embedding shortens its own rows without noise",
+        "tests/training/test_layers.py::test_embeddings_that_shorten_their_rows_are_refused",
+    ),
+    (
+        "training/torch/layers.py",
+        "            if is_leaf(node):",
+        "            if is_leaf(node) and node not in seen and not seen.add(node):",
+        "a weight that is used twice counts once",
+        "tests/training/test_layers.py::test_uses_of_weights_are_counted_in_the_graph",
+    ),
+    (
+        "training/torch/accountant.py",
+        "if float(optimizer.max_grad_norm) < joint * (1.0 - 1e-6):",
+        "if float(optimizer.max_grad_norm) > joint * (1.0 + 1e-6):",
+        "a schedule halves the noise of a step and not its gradients",
+        "tests/training/test_opacus_accountant.py::test_a_schedule_that_moves_the_noise_alone_is_refused",
+    ),
+    (
+        "training/torch/accountant.py",
+        "if len(rows) > 1:",
+        "if not rows:",
+        "clipping by layers clips positions and not examples",
+        "tests/training/test_opacus_accountant.py::test_layers_that_are_clipped_along_another_dimension_are_refused",
     ),
     (
         "calibration/opacus.py",

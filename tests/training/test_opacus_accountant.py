@@ -147,6 +147,69 @@ def test_opacus_adaptive_clipping_is_refused():
         made(of_length(4), clipping="adaptive", **options)
 
 
+def words_in_four_places(positions):
+    """Of examples with four words; a layer adds a vector for each place, of which ``positions`` gives the numbers."""
+
+    def forward(x):
+        return model["out"]((model["words"](x) + model["places"](positions(x))).mean(dim=1))
+
+    words, places, out = torch.nn.Embedding(9, 3), torch.nn.Embedding(4, 3), torch.nn.Linear(3, 2)
+    model = torch.nn.ModuleDict({"words": words, "places": places, "out": out})
+    model.forward = forward
+    return model
+
+
+def by_layers(model, loader, **options):
+    norms = [0.5] * len(list(model.parameters()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return made(loader, module=model, optimizer=optimizer, max_grad_norm=norms, clipping="per_layer", **options)
+
+
+@pytest.mark.parametrize(
+    ("positions", "refused"),
+    [(lambda x: torch.arange(4), True), (lambda x: torch.arange(4).expand(len(x), 4), False)],
+    ids=["without_examples", "for_each_example"],
+)
+def test_layers_that_are_clipped_along_another_dimension_are_refused(positions, refused):
+    """Of flat clipping Opacus says so itself, as the norms have different lengths."""
+    data = TensorDataset(torch.randint(9, (12, 4)), torch.zeros(12, dtype=int))
+    _, model, optimizer, loader = by_layers(words_in_four_places(positions), DataLoader(data, 12))
+    if refused:
+        with pytest.raises(UnsupportedError, match="different numbers of rows, 4 to 12"):
+            trained(model, optimizer, loader, 1)
+    else:
+        trained(model, optimizer, loader, 1)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_a_schedule_that_moves_the_noise_alone_is_refused(factor):
+    engine, model, optimizer, loader = by_layers(torch.nn.Linear(1, 2), of_length(2))
+    schedule = opacus.schedulers.ExponentialGradClip(optimizer, gamma=factor)
+    trained(model, optimizer, loader, 1)
+    schedule.step()
+    if factor < 1:
+        with pytest.raises(UnsupportedError, match=r"for a norm of 0.353553, and its layers are clipped to 0.707107"):
+            trained(model, optimizer, loader, 1)
+    else:
+        trained(model, optimizer, loader, 1)
+        assert len(engine.accountant) == 4
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (torch.nn.BatchNorm1d(1).requires_grad_(False), "takes its statistics from whole batches"),
+        (torch.nn.Embedding(3, 1, max_norm=1.0), "has max_norm=1.0"),
+    ],
+    ids=["batch_norm", "max_norm"],
+)
+def test_layers_that_change_without_noise_are_refused(layer, message, wrapped):
+    model = torch.nn.Sequential(layer, torch.nn.Linear(1, 2))
+    with pytest.raises(UnsupportedError, match=message):
+        made(of_length(2), module=model, optimizer=torch.optim.SGD(model[1].parameters(), 0.1), wrap_model=wrapped)
+
+
 def test_steps_of_several_batches_are_refused():
     _, model, optimizer, loader = made(of_length(4, 5))
     model.allow_grad_accumulation()

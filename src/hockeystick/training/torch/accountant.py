@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from math import ceil
+from math import ceil, hypot
 from types import FrameType
 from typing import Any
 
@@ -22,6 +22,7 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.noise.generators import GENERATORS, floor
 from hockeystick.samplers import Poisson
 from hockeystick.training.torch.guards import WIDE, parts_of
+from hockeystick.training.torch.layers import check_layers
 from hockeystick.training.torch.norms import float32_excess
 
 NAME = "hockeystick"
@@ -109,8 +110,10 @@ class Accountant(IAccountant):
         Opacus does not say which loader it made, so this looks at its caller; one that cannot be seen is refused too.
 
         Raises: UnsupportedError unless the loader draws Poisson batches, in one process, and the optimizer releases
-            nothing but noisy sums; the hook, for steps that use several batches, for coins of another type, and for
-            ghost clipping and types narrower than float32, in which nothing bounds the error of Opacus' norms.
+            nothing but noisy sums, and for layers that change without noise; the hook, for steps that use several
+            batches, for coins of another type, for noise of another norm than layers are clipped to, for layers with
+            gradients of other rows than the examples, and for ghost clipping and types narrower than float32, in which
+            nothing bounds the error of Opacus' norms.
         """
         caller = sys._getframe(1).f_locals
         loader: Any = caller.get("data_loader")
@@ -131,6 +134,7 @@ class Accountant(IAccountant):
                 f"optimizer of type {type(caller.get('optimizer')).__name__!r} releases; use "
                 "hockeystick.torch.PrivacyEngine."
             )
+        check_layers(caller["module"]._module, ghost=False)
         del sample_rate  # the inverse of the number of batches
         sampler: Any = loader.batch_sampler
 
@@ -141,6 +145,7 @@ class Accountant(IAccountant):
                     f"This step adds up {optimizer.accumulated_iterations} batches, in which an example can be more "
                     "than once; the 'hockeystick' accountant needs a step for each batch."
                 )
+            _check_clipped_layers(optimizer)
             self.excess = max(self.excess, clipped_length(optimizer))
             self.generators |= generators_of(optimizer)
             self.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=sampler.sample_rate)
@@ -180,6 +185,30 @@ def _check_coins() -> None:
         raise UnsupportedError(
             "Opacus draws its batches with torch's defaults, and the 'hockeystick' accountant knows the rate of "
             f"float32 and float64 coins on a CPU. Got {drawn[0]} on {drawn[1]!r}; set the type of the model instead."
+        )
+
+
+def _check_clipped_layers(optimizer: Any) -> None:
+    """Raise UnsupportedError where clipping by layers does not bound what the noise of the step was for.
+
+    Opacus clips by a list of norms and scales the noise by another number, which a schedule for the norm changes alone.
+    And it clips the rows of each layer's gradients by themselves, whatever they are of: positions, say.
+    """
+    norms = getattr(optimizer, "max_grad_norms", None)
+    if norms is None:
+        return
+    joint = hypot(*norms)
+    if float(optimizer.max_grad_norm) < joint * (1.0 - 1e-6):  # Opacus rounds it to float32
+        raise UnsupportedError(
+            f"The noise of this step was for a norm of {float(optimizer.max_grad_norm):g}, and its layers are clipped "
+            f"to {joint:g} together, as a schedule for the clipping norm leaves them; use clipping='flat'."
+        )
+    rows = {sum(map(len, parts_of(parameter.grad_sample))) for parameter in optimizer.params}
+    if len(rows) > 1:
+        raise UnsupportedError(
+            f"Layers have gradients of different numbers of rows, {min(rows)} to {max(rows)}, so that not all of them "
+            "are of the examples; the first dimension of what every layer gets must be that of the examples, position "
+            "ids included."
         )
 
 

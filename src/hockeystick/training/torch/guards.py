@@ -17,8 +17,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.training.record import SLACK
+from hockeystick.training.torch.layers import check_layers, check_uses
 from hockeystick.training.torch.norms import clip_factors, numbers_in, scaled_sum, squared_norms, total_norm
-from hockeystick.training.torch.private_names import BatchNorm, NormBase, check_processed_flag, mark_as_processed
+from hockeystick.training.torch.private_names import check_processed_flag, mark_as_processed
 
 WIDE = (torch.float32, torch.float64)
 """The types in which sums of clipped gradients are known to a rounding that is nothing beside the noise."""
@@ -73,10 +74,9 @@ def check_criterion(criterion: Any, loss_reduction: str, grad_sample_mode: str) 
 
 
 def check_modules(module: torch.nn.Module, grad_sample_mode: str) -> None:
-    """Raise UnsupportedError where a frozen normalisation mixes examples, or learns from them; Opacus sees only trained
-    ones. And for a trained parameter of two layers, where norms are taken layer by layer.
+    """Raise UnsupportedError for layers that noise does not cover (:func:`.layers.check_layers`), and for a trained
+    parameter of two layers, where norms are taken layer by layer.
 
-    One in evaluation mode is fine, and raises as soon as it is used in training mode, as after ``model.train()``.
     InvalidInputError for a gradient mode that does not exist.
     """
     if grad_sample_mode not in MODES:
@@ -84,10 +84,7 @@ def check_modules(module: torch.nn.Module, grad_sample_mode: str) -> None:
             f"The 'grad_sample_mode' argument must be one of {', '.join(MODES)}. "
             f"Got {shortened(grad_sample_mode)} instead."
         )
-    for name, part in module.named_modules():
-        if isinstance(part, NormBase):
-            check_normalisation(part, name)
-            part.register_forward_pre_hook(lambda part, _, name=name: check_normalisation(part, name))
+    check_layers(module, ghost="ghost" in grad_sample_mode)
     if grad_sample_mode == "ghost_fsdp":
         _check_untied(module)
 
@@ -119,17 +116,6 @@ def running_once(module: torch.nn.Module, layer: torch.nn.Module) -> Iterator[No
             "knows norms of one use: run the model once for every backward pass, and every layer once in it, or use "
             "grad_sample_mode='hooks' without fully_shard."
         ) from error
-
-
-def check_normalisation(part: Any, name: str) -> None:
-    """Raise UnsupportedError for a layer that takes statistics from the examples of a batch, as it is now."""
-    without_statistics = isinstance(part, BatchNorm) and part.running_mean is None
-    if without_statistics or (part.training and (isinstance(part, BatchNorm) or part.track_running_stats)):
-        raise UnsupportedError(
-            f"The layer {name!r} of type {type(part).__name__} takes its statistics from whole batches, in training "
-            "mode: call its eval() after every model.train(), or replace it by "
-            "opacus.validators.ModuleValidator.fix(model)."
-        )
 
 
 def in_our_words(error: UnsupportedModuleError) -> UnsupportedError:
@@ -342,6 +328,7 @@ class GhostLoss(DPTensorFastGradientClipping):
     def backward(self) -> None:
         """As Opacus does, with the norms of this pass alone."""
         self.optimizer.begin_backward()
+        check_uses(self.loss_per_sample, self.module._module)
         try:
             super().backward()
         except (AttributeError, RuntimeError, TypeError):

@@ -18,7 +18,8 @@ from opacus.validators.errors import UnsupportedModuleError
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.training.invariance import LARGE, Invariance, LayerChange, ShapeChange, check_numbers, spread
-from hockeystick.training.torch.guards import check_normalisation, in_our_words
+from hockeystick.training.torch.guards import in_our_words
+from hockeystick.training.torch.layers import check_normalisation, check_writes
 from hockeystick.training.torch.private_names import DropoutNd, NormBase
 
 Example = tuple[Any, Any]
@@ -164,6 +165,7 @@ def _check(
     for name, part in model.named_modules():
         if isinstance(part, NormBase):
             check_normalisation(part, name)
+        check_writes(part, name)
     if not model.training or not any(parameter.requires_grad for parameter in model.parameters()):
         raise InvalidInputError(
             "The 'model' argument must be in training mode, as by model.train(), and have parameters that are trained."

@@ -9,15 +9,18 @@ from opacus.optimizers.optimizer import _mark_as_processed as mark_as_processed
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from torch.nn.modules.batchnorm import _NormBase as NormBase
+from torch.nn.modules.conv import _ConvNd as ConvNd
 from torch.nn.modules.dropout import _DropoutNd as DropoutNd
 
 __all__ = [
     "BatchNorm",
+    "ConvNd",
     "DropoutNd",
     "NormBase",
     "after_backward",
     "check_processed_flag",
     "current_backward",
+    "is_leaf",
     "mark_as_processed",
     "reductions",
 ]
@@ -31,6 +34,11 @@ def current_backward() -> int:
 def after_backward(function: Callable[[], None]) -> None:
     """Have a function called at the end of the backward pass that is under way."""
     torch.autograd.Variable._execution_engine.queue_callback(function)
+
+
+def is_leaf(node: Any) -> bool:
+    """Whether a node of the graph of a backward pass adds to the gradient of a ``node.variable``, as of a parameter."""
+    return bool(node.name() == "torch::autograd::AccumulateGrad")
 
 
 def reductions(module: torch.nn.Module) -> Iterator[tuple[str, Any, Any]]:
