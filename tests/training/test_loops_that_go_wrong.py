@@ -184,9 +184,17 @@ class Reused(torch.nn.Module):
         return self.second(self.first(x)) + 20.0 * (x @ self.first.weight.t() @ self.first.weight)[:, :3]
 
 
-def test_weights_that_ghost_clipping_does_not_see_all_of_are_caught(made):
-    model = Reused()
-    one = made("ghost", module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+def test_weights_that_ghost_clipping_does_not_see_all_of_are_caught(made, monkeypatch):
+    """In the graph of the loss, and by the sum where the graph does not show it, as of a compiled function."""
+
+    def reused():
+        model = Reused()
+        return made("ghost", module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+
+    with pytest.raises(UnsupportedError, match="'weight' of the layer 'first' is used 3 times in this pass"):
+        reused().epoch()
+    monkeypatch.setattr("hockeystick.training.torch.guards.check_uses", lambda losses, module: None)
+    one = reused()
     ends(one, "clipping", one.epoch)
     model = Reused()
     made(module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1)).epoch()  # per sample, it is cut off
