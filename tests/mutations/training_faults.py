@@ -476,6 +476,13 @@ FAULTS = [
         "tests/training/test_layers.py::test_uses_of_weights_are_counted_in_the_graph",
     ),
     (
+        "training/torch/optimizer.py",
+        "if isinstance(module, AbstractGradSampleModule) and not self.sharded:",
+        "if isinstance(module, AbstractGradSampleModule) and self.sharded:",
+        "as many positions as examples are clipped in their place",
+        "tests/training/test_rows.py::test_as_many_positions_as_examples_are_not_taken_for_them",
+    ),
+    (
         "training/torch/accountant.py",
         "if float(optimizer.max_grad_norm) < joint * (1.0 - 1e-6):",
         "if float(optimizer.max_grad_norm) > joint * (1.0 + 1e-6):",

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from opacus.grad_sample.gsm_base import AbstractGradSampleModule
 from opacus.optimizers import FSDPOptimizerFastGradientClipping
 from torch import distributed
 
@@ -35,6 +36,7 @@ from hockeystick.training.torch.noise import Noise, noisy
 from hockeystick.training.torch.norms import total_norm
 from hockeystick.training.torch.private_names import check_processed_flag, mark_as_processed
 from hockeystick.training.torch.random_states import random_state
+from hockeystick.training.torch.rows import watch_rows
 from hockeystick.training.torch.shards import check_reductions, joined, local, norms_of_all
 
 STATE = "hockeystick_run"
@@ -85,6 +87,8 @@ class OnRun:
             )
         self._check_reductions()
         watch_other_steps(self)
+        if isinstance(module, AbstractGradSampleModule) and not self.sharded:  # or processes would wait for each other
+            watch_rows(module)
 
     @property
     def trained(self) -> list[Any]:
