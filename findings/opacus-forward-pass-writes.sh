@@ -2,8 +2,8 @@
 # Expected: in a model that the validator accepts, what an example changes in the trained model comes through sums that
 # were clipped and have noise.
 # Happens: two layers of torch write to the model while they compute, and the validator, which asks about trained layers
-# with buffers, sees neither. A frozen BatchNorm moves its running mean by a tenth of the batch's, without noise (and
-# make_private insists that the model is in training mode). An Embedding with max_norm shortens each row that the
+# with buffers, sees neither. A frozen BatchNorm moves its running mean a tenth of the way to the batch's, without noise
+# (and make_private insists that the model is in training mode). An Embedding with max_norm shortens each row that the
 # batch looks up, so that lengths tell which words were in the batches, at any noise multiplier.
 # Truth inside: 100 pairs of runs with noise multiplier 100 that differ in one example, told apart from the saved model.
 # One full batch is a Gaussian mechanism, of which no attack tells right more often than .502.

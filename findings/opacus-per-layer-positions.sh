@@ -3,7 +3,7 @@
 # Happens: a layer whose input has no dimension for the batch, as position embeddings of torch.arange(length), has
 # gradients that torch has summed over the batch already. Clipping by layers takes its first dimension, the positions, for
 # examples: it clips the batch's gradient at each position. One example then turns clipped rows round instead of adding
-# to them. Flat clipping, for which all layers must have as many rows, stops with an error.
+# to them. Flat clipping needs as many rows of all layers, and stops with an error unless there are as many positions.
 # Truth inside: the sums that Opacus adds noise to, of a batch with and without one example.
 # Who is hurt: transformers with learned positions and clipping="per_layer": with 64 positions one example moves that sum
 # by 16 of its norms, and the noise multiplier there is .11 in place of 1.73.
