@@ -227,6 +227,13 @@ def test_sums_of_many_examples_are_exact():
         ({"rows": np.ones((2, 3), np.float16)}, "must have arrays of float32 or float64, one row for each example"),
         ({"rows": np.ones((2, 3), int)}, "Got int64 of shape \\(2, 3\\)"),
         ({"rows": [np.ones((2, 3)), np.ones((3, 3))]}, "of the same number of examples"),
+        ({"clip_norm": "1"}, "The 'clip_norm' field must be a number. Got '1'"),
+        (
+            {"rows": [[1.0, 2.0]]},
+            r"must be an array of numpy, or a list of one for each parameter\. Got \[1.0, 2.0\] in",
+        ),
+        ({"rows": [1.0, 2.0]}, "list of one for each parameter. Got 1.0 instead"),
+        ({"rows": None}, "list of one for each parameter. Got None instead"),
         ({"rows": []}, "of the same number of examples, at least one"),
     ],
 )

@@ -1,12 +1,14 @@
 """Epsilon so far: of the executed steps or of the fewest that are known to cover them, never below, and quick."""
 
+import re
 import time
 import warnings
 
 import pytest
 
 import hockeystick as hs
-from hockeystick.errors import ViolationError
+from hockeystick.calls import WrongCallError
+from hockeystick.errors import InvalidInputError, ViolationError
 from hockeystick.training.spent import Spending, rounded_up
 
 pytest.importorskip("opacus", reason="needs torch and opacus")
@@ -102,6 +104,25 @@ def test_where_no_first_steps_are_a_mechanism_the_plan_s_epsilon_is_named():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert engine.get_epsilon(1e-5) == epsilon  # it was said once
+
+
+@pytest.mark.parametrize("delta", ["x", 1.0, 0.0, [1e-5]])
+def test_what_is_no_delta_is_named(delta):
+    engine = engine_of(hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=10), noise_multiplier=1.0))
+    engine.run._step = 3
+    for ask in (engine.get_epsilon, engine.spent):
+        with pytest.raises(InvalidInputError, match=r"^The 'delta' field must be (a number|from 1e-30 to below 1)"):
+            ask(delta)
+
+
+def test_calls_of_the_engine_that_do_not_fit_are_answered_with_one_that_does():
+    engine = engine_of(hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=10), noise_multiplier=1.0))
+    for wrong in (engine.get_epsilon, engine.make_private, engine.make_private_with_epsilon):
+        assert isinstance(wrong.example, str)
+        with pytest.raises(WrongCallError, match=f"; for example: {re.escape(wrong.example)}.$"):
+            wrong(1, 2, 3)
+    with pytest.raises(WrongCallError, match=r"^The 'target_delta' argument has to be given; for example: engine"):
+        engine.make_private_with_epsilon(target_epsilon=2.0, epochs=2)
 
 
 def test_later_epsilons_are_quick():

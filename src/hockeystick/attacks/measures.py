@@ -7,6 +7,7 @@ import numpy as np
 
 from hockeystick.attacks.samples import SampledProfile
 from hockeystick.bounds import Bound, Numbers, for_each
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.law import Array
 from hockeystick.laws.profile import MAX_EPSILON
@@ -29,6 +30,7 @@ def expect_bound(bound: object) -> None:
         )
 
 
+@called("hs.attacks.advantage(upper)")
 def advantage(bound: Bound) -> float:
     """The largest true positive rate minus false positive rate of any attacker: delta at epsilon 0.
 
@@ -43,6 +45,7 @@ def advantage(bound: Bound) -> float:
     return bound.delta(0.0)
 
 
+@called("hs.attacks.bayes_error(upper, prior=0.01)")
 def bayes_error(bound: Bound, prior: float | Numbers) -> float | Array:
     """The error of the best attacker who guesses which of the two runs it was, when one has this prior probability.
 
@@ -73,6 +76,7 @@ def bayes_error(bound: Bound, prior: float | Numbers) -> float | Array:
     return for_each(error, "prior", prior)
 
 
+@called("hs.attacks.type_two_error(upper, alpha=0.05)")
 def type_two_error(
     bound: Bound, alpha: float | Numbers, *, direction: Direction | None = None, tolerance: float = TOLERANCE
 ) -> float | Array:
@@ -112,6 +116,7 @@ def type_two_error(
     return for_each(error, "alpha", alpha)
 
 
+@called("hs.attacks.true_positive_rate(upper, fpr=0.01)")
 def true_positive_rate(bound: Bound, fpr: float | Numbers, *, tolerance: float = TOLERANCE) -> float | Array:
     """The largest true positive rate at this false positive rate, whichever of the two runs is the positive one.
 
@@ -128,6 +133,7 @@ def true_positive_rate(bound: Bound, fpr: float | Numbers, *, tolerance: float =
     return _largest_success(bound, "fpr", fpr, tolerance)
 
 
+@called("hs.attacks.reconstruction_success(upper, baseline=0.01)")
 def reconstruction_success(bound: Bound, baseline: float | Numbers, *, tolerance: float = TOLERANCE) -> float | Array:
     """The largest chance of an attack on one record that succeeds with chance ``baseline`` without the run.
 

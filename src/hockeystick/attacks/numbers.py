@@ -9,6 +9,7 @@ import numpy as np
 from hockeystick.attacks.measures import TOLERANCE, advantage, bayes_error, expect_bound, true_positive_rate
 from hockeystick.attacks.samples import SampledProfile
 from hockeystick.bounds import Bound
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
@@ -45,6 +46,7 @@ REGRET_ROUNDING = 1e-5
 """Added to the regret, a difference of two numbers whose last digits depend on the machine."""
 
 
+@called("hs.attacks.summary(upper, lower)")
 def summary(upper: Bound, lower: Bound, *, tolerance: float = TOLERANCE) -> dict[str, tuple[float, float]]:
     """What two bounds on the same profile say of attackers: (at least, at most) for each number.
 
@@ -187,6 +189,7 @@ def regret_of(bound: Bound, delta: float, mu: float) -> float | None:
     return None if samples is None else _regret(*samples, mu)
 
 
+@called("hs.attacks.gdp_mu(upper)")
 def gdp_mu(bound: Bound, *, unexplained: float = UNEXPLAINED) -> float:
     """The smallest mu for which the mechanism is mu-GDP, up to ``unexplained``.
 
@@ -238,6 +241,7 @@ def gdp_mu(bound: Bound, *, unexplained: float = UNEXPLAINED) -> float:
     return _certainly_needed(float(samples.epsilons[best]), float(samples.deltas[best]) - unexplained, attained)
 
 
+@called("hs.attacks.gdp_regret(upper, mu=0.5)")
 def gdp_regret(bound: Bound, mu: float) -> float:
     """What is lost when this profile is summarised by mu-GDP: the Delta-divergence of the two trade-off functions.
 

@@ -17,6 +17,7 @@ from hockeystick.audit.canary_scores import CanaryScores, Seed
 from hockeystick.audit.parts import PARTS, audit_part
 from hockeystick.audit.sampling import check_level
 from hockeystick.audit.verdict import Level, Verdict
+from hockeystick.calls import called
 from hockeystick.certificate import Certificate, Status
 from hockeystick.certificate.parts import Name, Version
 from hockeystick.certification.verification import DEFAULT_BUDGET
@@ -258,6 +259,7 @@ class Addendum(Spec):
         return preformatted(str(self))
 
 
+@called("hs.audit.addendum(certificate, num_examples=1000)")
 def addendum(
     certificate: Certificate,
     *,

@@ -13,6 +13,7 @@ from hockeystick.audit.one_run import MOST_CANARIES, reals_of
 from hockeystick.audit.ratios import ratio_of
 from hockeystick.audit.tape import numbers_of
 from hockeystick.audit.verdict import Verdict
+from hockeystick.calls import called
 from hockeystick.certificate import AnyCertificate
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.mechanism import Mechanism
@@ -229,6 +230,7 @@ class Canaries:
         return who
 
 
+@called("hs.audit.canaries(100, num_examples=1000, size=10)")
 def canaries(count: int, *, num_examples: int, size: int, clip_norm: float = 1.0, seed: int | None = None) -> Canaries:
     """Make canaries for one run, each of which a fair and secret coin includes.
 

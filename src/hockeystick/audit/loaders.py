@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError
 from hockeystick.training.run import Run
 
 
+@called("hs.audit.batches_of(loader, epochs=2)")
 def batches_of(
     source: Any, *, epochs: int = 1, num_examples: int | None = None, rng: np.random.Generator | None = None
 ) -> Iterator[Any]:

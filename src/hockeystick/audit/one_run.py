@@ -18,6 +18,7 @@ from hockeystick.audit.guessing import (
 )
 from hockeystick.audit.sampling import check_level
 from hockeystick.audit.verdict import EpsilonInterval, Finding, Verdict
+from hockeystick.calls import called
 from hockeystick.certificate import AnyCertificate, Interval
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.samplers import BatchSampler, Shuffle
@@ -48,6 +49,7 @@ class Rule:
         return int(included[high].sum() + (~included[low]).sum())
 
 
+@called("hs.audit.guesses(scores, included, certificate=certificate)")
 def guesses(
     scores: ArrayLike,
     included: ArrayLike,

@@ -11,6 +11,7 @@ from hockeystick.audit.betting import Bets
 from hockeystick.audit.ratios import Ratio, ratio_of
 from hockeystick.audit.sampling import check_level
 from hockeystick.audit.verdict import EpsilonInterval, Finding, Verdict
+from hockeystick.calls import called
 from hockeystick.certificate import Certificate, Interval
 from hockeystick.certification.issue import certify
 from hockeystick.deadline import Deadline
@@ -28,6 +29,7 @@ Source = Callable[[int, np.random.Generator], Steps]
 parameters as there are examples, in clipping norms."""
 
 
+@called("hs.audit.mechanism(run, certificate=certificate)")
 def mechanism(
     mechanism: Mechanism,
     *,

@@ -7,6 +7,7 @@ import numpy as np
 
 from hockeystick.audit.tape import Array, Step, Tape
 from hockeystick.audit.verdict import Finding, Verdict
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import dominating_pair
@@ -16,6 +17,7 @@ ROUNDINGS = 16.0
 """Units of rounding that a released number may be off by, in proportion to itself and to the clipping norm."""
 
 
+@called("hs.audit.replay(train, data, neighbour, clip_norm=1.0)")
 def replay(
     train: Callable[[Data, Tape], object],
     data: Data,

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from hockeystick.audit.chances import CHANCES, Array, Chances, check_supported
 from hockeystick.audit.habits import BETS, STRENGTHS, Habits, settle
 from hockeystick.audit.verdict import Finding, Verdict
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.samplers.base import BatchSampler
 from hockeystick.samplers.promises import Batch, BrokenPromiseError
@@ -19,6 +20,7 @@ from hockeystick.training.record import MEANINGS
 Batches = Iterable[ArrayLike]
 
 
+@called("hs.audit.sampler(batches, hs.Poisson(sampling_prob=0.05, steps=100), num_examples=1000)")
 def sampler(
     batches: Batches | Callable[[int], Batches],
     claimed: BatchSampler,

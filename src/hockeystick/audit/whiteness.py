@@ -12,6 +12,7 @@ from scipy.special import ndtr
 
 from hockeystick.audit.sampling import check_level
 from hockeystick.audit.verdict import Finding, Verdict
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise import NoiseStream
@@ -57,6 +58,7 @@ SAYS = {
 }
 
 
+@called("hs.audit.noise(rows, run)")
 def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-3) -> Verdict:
     """Test rows of noise against the mechanism that they are claimed to belong to.
 

@@ -5,6 +5,7 @@ from fractions import Fraction
 from math import ceil
 
 from hockeystick.calibration.search import calibrate
+from hockeystick.calls import called, outside
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import Poisson
@@ -15,6 +16,7 @@ THEIRS = ("rdp", "gdp", "prv")
 """Accountants of Opacus, which scripts ask for by name."""
 
 
+@called("hs.get_noise_multiplier(target_epsilon=2.0, target_delta=1e-5, sample_rate=0.01, epochs=20)")
 def get_noise_multiplier(
     *,
     target_epsilon: float,
@@ -74,4 +76,6 @@ def check_accountant(name: str | None) -> None:
         raise InvalidInputError(
             f"The 'accountant' argument must be left out, or one of {', '.join((OURS, *THEIRS))}. Got {name!r} instead."
         )
-    warnings.warn(f"accountant={name!r} is not used: epsilon is hockeystick's, a certified upper bound.", stacklevel=3)
+    warnings.warn(
+        f"accountant={name!r} is not used: epsilon is hockeystick's, a certified upper bound.", stacklevel=outside()
+    )

@@ -8,6 +8,7 @@ from hockeystick.bounds import Question, check_target
 from hockeystick.calibration.estimate_verify_release import METHOD, verified_release
 from hockeystick.calibration.first_guess import SLOPE
 from hockeystick.calibration.noise_search import WIDTH, NoiseSearch
+from hockeystick.calls import called
 from hockeystick.certificate import Certificate, CutOff
 from hockeystick.certification.description import check_floor, drawn_by
 from hockeystick.certification.issue import certify, certify_with, prepared
@@ -28,6 +29,7 @@ SMALL_PART = 1e-3
 """Of delta: where tests may err by no more than this, the noise that is found for delta probably pays for them too."""
 
 
+@called("hs.calibrate(run, epsilon=2.0, delta=1e-5)")
 def calibrate(
     mechanism: Mechanism | Plan,
     *,
@@ -72,6 +74,7 @@ def calibrate(
     return task.certificate().mechanism
 
 
+@called("hs.calibrate_and_certify(run, epsilon=2.0, delta=1e-5)")
 def calibrate_and_certify(
     mechanism: Mechanism | Plan,
     *,

@@ -10,6 +10,7 @@ are in docs/theory/subsets/mixtures.md; the situations are those of choquette-ch
 from math import sqrt
 
 from hockeystick.bounds import Question
+from hockeystick.calls import called
 from hockeystick.certificate import Interval
 from hockeystick.certification.schedule import best, planned, refuse_without_bound, run_accountants, settings_for
 from hockeystick.deadline import Deadline
@@ -21,6 +22,7 @@ from hockeystick.pairs.mixture_steps import MixtureSteps, check_count
 from hockeystick.types import Side
 
 
+@called("hs.privacy(pair, delta=1e-5)")
 def privacy(
     pair: DominatingPair,
     *,
@@ -53,6 +55,7 @@ def privacy(
     return Interval(upper=upper.value, lower=None if lower is None else lower.value)
 
 
+@called("hs.group_privacy_poisson(group_size=2, sampling_prob=0.01, steps=100, noise_multiplier=1.0)")
 def group_privacy_poisson(
     *, group_size: int, sampling_prob: float, steps: int, noise_multiplier: float
 ) -> MixtureSteps:
@@ -74,6 +77,7 @@ def group_privacy_poisson(
     return MixtureSteps(noise_multiplier=noise_multiplier, steps=(step,))
 
 
+@called("hs.group_privacy_fixed(group_size=2, batch_size=500, num_examples=50_000, steps=100, noise_multiplier=1.0)")
 def group_privacy_fixed(
     *,
     group_size: int,
@@ -121,6 +125,7 @@ def group_privacy_fixed(
     return MixtureSteps(noise_multiplier=noise_multiplier, steps=(step,))
 
 
+@called("hs.last_iterate(sampling_prob=0.01, steps=100, noise_multiplier=1.0)")
 def last_iterate(*, sampling_prob: float, steps: int, noise_multiplier: float) -> MixtureSteps:
     """DP-SGD on linear losses with Poisson batches, of which only the last iterate is released.
 

@@ -13,6 +13,7 @@ import numpy
 from hockeystick._version import __version__
 from hockeystick.accountants.registry import assumed_by, reference_of
 from hockeystick.attacks.numbers import FALSE_POSITIVE_RATES
+from hockeystick.calls import called
 from hockeystick.certificate import (
     Accuracy,
     Actor,
@@ -131,6 +132,7 @@ def described(statements: Statements, **numbers: Any) -> Certificate:
     ).sealed()
 
 
+@called('hs.state(certificate, hs.Statements(label="run 7"))')
 def state(certificate: Certificate, statements: Statements) -> Certificate:
     """The same claim with other statements of the user, and all that follows from them.
 

@@ -9,6 +9,7 @@ import numpy as np
 from hockeystick.accountants.registry import ACCOUNTANTS, accountant, every_accountant, warm_up
 from hockeystick.attacks.numbers import certified_numbers
 from hockeystick.bounds import Bound, Profile, Question, best_of
+from hockeystick.calls import called
 from hockeystick.certificate import (
     FORMAT,
     Accuracy,
@@ -54,6 +55,7 @@ MOST_REACH = 100.0
 """But to no larger epsilon than this."""
 
 
+@called('hs.bound(run, "renyi")')
 def bound(
     mechanism: Mechanism | Plan, method: str, *, side: Side = Side.UPPER, settings: Settings | None = None
 ) -> Bound:
@@ -69,6 +71,7 @@ def bound(
     return accountant(method).bound(dominating_pair(split(mechanism)[0]), side, settings)
 
 
+@called("hs.certify(run, delta=1e-5)")
 def certify(
     mechanism: Mechanism | Plan,
     *,
@@ -175,6 +178,7 @@ def prepared(mechanism: Mechanism, deadline: Deadline, monte_carlo: MonteCarlo |
     return mechanism
 
 
+@called("hs.compare(run, delta=1e-5)")
 def compare(
     mechanism: Mechanism | Plan,
     *,

@@ -7,6 +7,7 @@ from math import inf
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT
 from hockeystick.bounds import Bound, Profile, best_of
+from hockeystick.calls import called
 from hockeystick.certification.chords import tabulated
 from hockeystick.certification.issue import prepared
 from hockeystick.certification.schedule import CHEAP, DELTA_NODES, RUNS, planned
@@ -30,6 +31,7 @@ KNOTS, FEWER_KNOTS = 65, 17
 SMALLEST_DELTA = 1e-10
 
 
+@called("hs.profile(run)")
 def profile(
     mechanism: Mechanism | Plan,
     *,

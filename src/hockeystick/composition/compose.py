@@ -7,6 +7,7 @@ from functools import cache
 
 from hockeystick.accountants.direct import by_contours, by_phases
 from hockeystick.bounds import Bound, Profile, Question
+from hockeystick.calls import called
 from hockeystick.certificate import Accuracy, AnyCertificate, Certificate, CertificateOfFormat1, Interval
 from hockeystick.certification.description import origin
 from hockeystick.certification.issue import PORTABLE, certify_with
@@ -55,6 +56,7 @@ USUAL_DELTA = 1e-6
 Together = str | Sequence[Sequence[int]]
 
 
+@called("hs.compose([first, second], delta=1e-5)")
 def compose(
     runs: Sequence[AnyCertificate | Mechanism | Plan],
     *,

@@ -3,6 +3,7 @@
 from typing import ClassVar, Literal
 
 from hockeystick.bounds import Bound, Profile, Question
+from hockeystick.calls import called
 from hockeystick.certificate import Accuracy, AnyCertificate, Certificate, CertificateOfFormat1
 from hockeystick.certification.description import origin
 from hockeystick.certification.schedule import planned
@@ -76,6 +77,7 @@ class Tuning(DerivedClaim):
         return "\n".join(lines + self.foundations())
 
 
+@called("hs.tuning(certificate, trials=10, delta=1e-5)")
 def tuning(
     trial: AnyCertificate | Mechanism | Plan,
     *,

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from hockeystick.accountants.retired import RETIRED
 from hockeystick.bounds import Question
+from hockeystick.calls import called
 from hockeystick.certificate import CertificateBase, Interval
 from hockeystick.certification.confirmation import StandIn
 from hockeystick.certification.verification import DEFAULT_BUDGET
@@ -35,6 +36,7 @@ NUMBERS = {"epsilon", "delta", "digest", "format", "origin"}
 """Fields that are compared on their own, or tell how the claim was made and written."""
 
 
+@called("hs.verify(certificate)")
 def verify(
     claim: C,
     *,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, shortened
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class KnownGenerator:
         return max(over, under) * SAFE
 
 
+@called('hs.noise.floor(run, "jax-float32")')
 def floor(mechanism: "Mechanism", generator: str) -> float:
     """A lower bound on delta, at every epsilon, of a mechanism whose z comes from this generator.
 

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise.draws import Draws
@@ -235,6 +236,7 @@ class NoiseStream:
         return f"NoiseStream(step={self.step}, steps={self.steps}, shape={self.shape}, dtype={self.dtype})"
 
 
+@called("hs.noise.stream(run, shape=(10,), rng=rng)")
 def stream(
     mechanism: Mechanism,
     shape: int | tuple[int, ...],

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from hockeystick.calls import called
 from hockeystick.errors import UnsupportedError
 from hockeystick.noise.buffers import Buffers
 from hockeystick.noise.exact.grid import Grid
@@ -23,6 +24,7 @@ from hockeystick.strategies.matrix.toeplitz import ToeplitzMatrix
 from hockeystick.strategies.matrix.tree import TreeMatrix
 
 
+@called("hs.noise.streaming_solver(matrix, size=10, dtype=np.float32)")
 def streaming_solver(
     matrix: StrategyMatrix, *, size: int, dtype: Dtype, block: int | None = None, allocate: Allocate = zeros
 ) -> StreamingSolver:

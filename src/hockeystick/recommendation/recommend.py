@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hockeystick.calls import called
 from hockeystick.claim import verification_target
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError
@@ -59,6 +60,7 @@ class Recommendation:
         return next((choice for choice in self.choices if choice.candidate.own), None)
 
 
+@called("hs.recommend(plan, epsilon=2.0, delta=1e-5)")
 def recommend(
     plan: Plan,
     *,

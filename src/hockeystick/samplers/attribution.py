@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError
 
 MAX_ATTRIBUTED = 10**9
@@ -135,6 +136,7 @@ class Attribution:
         return Attribution.from_csr(np.append(starts, users.size), renumbered)
 
 
+@called("hs.bound_contributions(attribution, 10, rng=rng)")
 def bound_contributions(
     attribution: Attribution,
     examples_per_user: int,

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.mechanism import Mechanism
 
 Reals = NDArray[Any]
 
 
+@called("hs.training.clipped(rows, 1.0)")
 def clipped(rows: Reals, norm: float) -> Reals:
     """The contributions of examples, scaled down to l2 norm ``norm`` where they are longer.
 
@@ -46,6 +48,7 @@ def clipped(rows: Reals, norm: float) -> Reals:
     return kept
 
 
+@called("hs.training.noise_variance(run)")
 def noise_variance(mechanism: Mechanism) -> NDArray[np.float64]:
     """The variance of a coordinate of the noise of every step, in squared clipping norms: what squares gain by noise.
 

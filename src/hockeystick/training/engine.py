@@ -3,7 +3,9 @@
 import warnings
 from typing import Any, ClassVar
 
+from hockeystick.bounds import Question
 from hockeystick.calibration.search import calibrate_and_certify
+from hockeystick.calls import called, outside
 from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError, ViolationError, shortened
 from hockeystick.mechanism import Mechanism
@@ -199,10 +201,12 @@ class Engine:
         if chosen is None:
             raise InvalidInputError("The 'delta' argument has to be given, as the plan has no target delta.")
         self._refuse_after_violation()
+        Question(delta=chosen)  # refuses what is no delta
         if chosen not in self._spending:
             self._spending[chosen] = Spending(self.run, chosen, has_end=self.has_end, certified=self._certified)
         return self._spending[chosen].after(self.run)
 
+    @called("engine.get_epsilon(1e-5)")
     def get_epsilon(self, delta: float) -> float:
         """The epsilon of :meth:`spent`; warns once where that is the epsilon of more steps than were taken."""
         spent = self.spent(delta)
@@ -211,7 +215,7 @@ class Engine:
             warnings.warn(
                 f"get_epsilon returns the epsilon of {spent.whose}, which cover the {self.run.step} so far: those "
                 "have none of their own, or one that takes long to certify.",
-                stacklevel=2,
+                stacklevel=outside(),
             )
         return spent.epsilon
 

@@ -13,7 +13,7 @@ the proof.
 A gradient that is not finite, or whose squares are too large for float64, counts as zero.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import repeat
 from math import ceil, floor, isqrt
@@ -22,11 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.calls import called
 from hockeystick.compiling import kernel
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.samplers.dealt import DealtPromises
 from hockeystick.samplers.fixed_size import FixedSizePromises
 from hockeystick.samplers.promises import Promises
+from hockeystick.spec import real_number
 
 Reals = NDArray[Any]
 Integers = NDArray[np.int64]
@@ -55,6 +57,7 @@ CAP = np.int64(1 << 61)
 """Above every squared K; sums of squares stop there."""
 
 
+@called("hs.training.exact_sum(gradients, clip_norm=1.0, steps=noise.steps)")
 def exact_sum(rows: Reals | Sequence[Reals], clip_norm: float, steps: int) -> list[Integers]:
     """The sum over the examples of their clipped and rounded gradients, in grid steps, an array for each given one.
 
@@ -73,11 +76,11 @@ def exact_sum(rows: Reals | Sequence[Reals], clip_norm: float, steps: int) -> li
 
     Raises: InvalidInputError for arguments out of range, other types, and arrays of different numbers of examples.
     """
-    arrays = [rows] if isinstance(rows, np.ndarray) else list(rows)
+    arrays = [rows] if isinstance(rows, np.ndarray) or not isinstance(rows, Iterable) else list(rows)
     check_steps(steps)
     scale = scale_of(clip_norm, steps)
-    totals = [np.zeros(array.shape[1:], np.int64) for array in arrays]
     flat = [_flat(array) for array in arrays]
+    totals = [np.zeros(array.shape[1:], np.int64) for array in arrays]
     if len({len(array) for array in arrays}) != 1:
         raise InvalidInputError("The 'rows' argument must have arrays of the same number of examples, at least one.")
     add_clipped(flat, [total.reshape(-1) for total in totals], scale, steps)
@@ -94,7 +97,7 @@ def check_steps(steps: int) -> None:
 
 def scale_of(clip_norm: float, steps: int) -> float:
     """K / C, what short gradients are multiplied by; raises InvalidInputError for a clipping norm out of range."""
-    if not SMALLEST <= clip_norm < np.inf:
+    if not SMALLEST <= real_number("clip_norm", clip_norm) < np.inf:
         raise InvalidInputError(
             f"The 'clip_norm' argument must be finite and at least {SMALLEST:.3g}. Got {shortened(clip_norm)} instead."
         )
@@ -110,6 +113,7 @@ def refuse_exact(exact: bool, what: str) -> None:
         )
 
 
+@called("hs.training.steps_within(steps, rho=1e-3)")
 def steps_within(steps: int, rho: float) -> int:
     """The grid steps that gradients are clipped to where the integers of all others change by up to rho of that.
 
@@ -288,6 +292,12 @@ def width_of(numbers: int) -> int:
 
 
 def _flat(array: Reals) -> Reals:
+    """The gradients of one parameter as rows; raises InvalidInputError for anything but numpy's reals."""
+    if not isinstance(array, np.ndarray):
+        raise InvalidInputError(
+            "The 'rows' argument must be an array of numpy, or a list of one for each parameter. "
+            f"Got {shortened(array)} instead."
+        )
     if array.dtype not in (np.float32, np.float64) or array.ndim < 1:
         raise InvalidInputError(
             f"The 'rows' argument must have arrays of float32 or float64, one row for each example. Got {array.dtype} "

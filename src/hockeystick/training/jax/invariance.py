@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.training.invariance import LARGE, Invariance, LayerChange, ShapeChange, check_numbers, spread
 from hockeystick.training.jax.exact import gradients_of_rows, refuse_traced
@@ -22,6 +23,7 @@ Gradient = dict[str, NDArray[Any]]
 """By the name of the leaf."""
 
 
+@called("hs.jax.invariance(loss, params, x, y, batch=32, batch_argnums=(1, 2))")
 def invariance(
     fun: Callable[..., Any],
     *args: Any,

@@ -1,8 +1,9 @@
 """A clipping norm that follows a noisy count of the examples that it leaves as they are."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+from hockeystick.misspelt import nearest
 from hockeystick.training.adaptive import expect_positive, split_with_count
 from hockeystick.training.torch.adaptive import IndependentAdam, ScaledAdam, Tensors
 from hockeystick.training.torch.guards import add_to_sum, clipped_sums, parts_of, sample_norms
@@ -213,3 +215,18 @@ def check_adaptive_clipping(
             f"The 'max_clipbound' argument must be above min_clipbound, {smallest!r}. Got {largest!r} instead."
         )
     split_with_count(noise_multiplier, deviation)
+
+
+def check_options(options: Mapping[str, Any], theirs: Callable[..., Any]) -> None:
+    """Raise InvalidInputError for an option of ``make_private`` that nobody has; Opacus takes and forgets any.
+
+    Args:
+        options: those that are not ours.
+        theirs: Opacus' method, whose options are known; so are those of adaptive clipping.
+    """
+    known = [*signature(theirs).parameters, *ARGUMENTS]
+    for name in options:
+        if name not in known:
+            meant = nearest(name, known)
+            hint = f"did you mean {meant!r}?" if meant else "Opacus has no such argument either"
+            raise InvalidInputError(f"The {name!r} argument of make_private is not known here ({hint}).")

@@ -15,6 +15,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from hockeystick.calibration.opacus import check_accountant
+from hockeystick.calls import called
 from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.files import replacing
@@ -24,6 +25,7 @@ from hockeystick.plan import Plan, Target
 from hockeystick.samplers import Attribution
 from hockeystick.samplers.base import MAX_STEPS
 from hockeystick.samplers.promises import Promises
+from hockeystick.spec import expect_kind
 from hockeystick.strategies import Identity, Strategy
 from hockeystick.strategies.base import StrategySpec
 from hockeystick.training.engine import Engine
@@ -33,7 +35,7 @@ from hockeystick.training.run import Run
 from hockeystick.training.seeds import fresh_generator
 from hockeystick.training.torch.accounting import Accounting
 from hockeystick.training.torch.adaptive import check_clipping, noisy_parameters
-from hockeystick.training.torch.adaptive_clipping import check_adaptive_clipping
+from hockeystick.training.torch.adaptive_clipping import check_adaptive_clipping, check_options
 from hockeystick.training.torch.collation import CollateWithEmpty
 from hockeystick.training.torch.device_rows import placed
 from hockeystick.training.torch.exact import check_exact, check_invariance, clipping_steps
@@ -165,8 +167,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         self._asked_target: Target | None = None
         self.accountant = Accounting(self)
         self.secure_mode = False  # Opacus' own generators, which are not used
-        self.secure_rng = None
-        self.dataset = None
+        self.secure_rng = self.dataset = None
 
     def _adopt(self, plan: Plan | Mechanism) -> None:
         """Take what a plan says, with whole numbers where the engine was asked for them."""
@@ -177,6 +178,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
             fields = {name: getattr(self.mechanism, name) for name in type(self.mechanism).model_fields}
             self._mechanism = Mechanism(**fields | {"exact": True})
 
+    @called("engine.make_private(module=model, optimizer=sgd, data_loader=data, noise_multiplier=1, max_grad_norm=1.0)")
     def make_private(
         self,
         *,
@@ -235,6 +237,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         trained = trained_by(optimizer, module)
         check_parameters(trained)
         check_clip_norm(max_grad_norm, clipping, len(trained))
+        check_options(options, super().make_private)
         if "criterion" in options:
             check_criterion(options["criterion"], options.get("loss_reduction", "mean"), grad_sample_mode)
         check_modules(module, grad_sample_mode)
@@ -260,7 +263,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         run = self._new_run(size, noisy_parameters(optimizer, trained, clipping), ranks)
         batches = BatchSampler(run, rank=rank, world_size=ranks, epochs=self._epochs, physical=physical)
         if rank == 0:
-            warn_instead(batches, [*drawn.instead, *["poisson_sampling=False"] * (not poisson_sampling)], stacklevel=3)
+            warn_instead(batches, [*drawn.instead, *["poisson_sampling=False"] * (not poisson_sampling)])
         self._loader = loader_of(data_loader, batches, collate)
         made = super().make_private(
             module=module,
@@ -311,10 +314,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         """
         options = sampler_table(self._asked.get("sampler", "poisson"))
         strategy, epochs = self._asked.get("strategy", Identity()), self._asked.get("epochs")
-        if not isinstance(strategy, StrategySpec):
-            raise InvalidInputError(
-                f"The 'strategy' argument must be a strategy. Got an object of type {type(strategy).__name__!r}."
-            )
+        expect_kind("strategy", strategy, StrategySpec, "a strategy, such as hs.BandedSquareRoot(bands=4)")
         self.has_end = epochs is not None
         if not self.has_end and (options != {"kind": "poisson"} or not isinstance(strategy, Identity)):
             raise InvalidInputError(
@@ -404,6 +404,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         kind = ExactCriterion if self.mechanism.exact else GhostCriterion
         return kind(module, optimizer, criterion, loss_reduction)
 
+    @called("engine.make_private_with_epsilon(target_epsilon=2.0, target_delta=1e-5, epochs=3, module=model, ...)")
     def make_private_with_epsilon(
         self, *, target_epsilon: float, target_delta: float, epochs: float | None = None, **options: Any
     ) -> Any:

@@ -16,6 +16,7 @@ from opacus.grad_sample import GradSampleModule
 from opacus.grad_sample.gsm_base import AbstractGradSampleModule
 from opacus.validators.errors import UnsupportedModuleError
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.training.invariance import LARGE, Invariance, LayerChange, ShapeChange, check_numbers, spread
 from hockeystick.training.torch.guards import in_our_words
@@ -26,6 +27,7 @@ Example = tuple[Any, Any]
 """What goes into the model, and the target: tensors without a dimension for the examples."""
 
 
+@called("hs.audit.invariance(model, criterion, (x, y), batch=32)")
 def invariance(
     model: torch.nn.Module,
     criterion: Callable[[Any, Any], torch.Tensor],

@@ -13,6 +13,7 @@ from opacus.data_loader import DPDataLoader
 from torch.utils.data import BatchSampler as TorchBatchSampler
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Sampler, SequentialSampler
 
+from hockeystick.calls import outside
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.samplers.promises import Batch, Promises
 from hockeystick.training.run import Run
@@ -272,7 +273,7 @@ BATCHES = {
 """Batches of a sampler in words; those that are not here have the sampler's name."""
 
 
-def warn_instead(batches: BatchSampler, instead: list[str], *, stacklevel: int) -> None:
+def warn_instead(batches: BatchSampler, instead: list[str]) -> None:
     """Say in one line what is drawn in place of what a script asked for; nothing where it asked for nothing."""
     if not instead:
         return
@@ -281,7 +282,7 @@ def warn_instead(batches: BatchSampler, instead: list[str], *, stacklevel: int) 
     warnings.warn(
         f"In place of {' and '.join(instead)}, the run draws {BATCHES.get(kind, f'{kind} batches')} of "
         f"{run.expected_batch_size:g} examples on average, {float(batches.epoch_length):g} to an epoch.",
-        stacklevel=stacklevel,
+        stacklevel=outside(),
     )
 
 

@@ -1,0 +1,144 @@
+"""Whoever calls a public function wrongly hears a call that is right, in one sentence."""
+
+import ast
+import inspect
+import pickle
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import hockeystick as hs
+from hockeystick.calls import OTHER_ARGUMENTS, WrongCallError, called
+from hockeystick.errors import InvalidInputError
+
+ROOMS = ("hockeystick", "hockeystick.attacks", "hockeystick.audit", "hockeystick.noise", "hockeystick.training")
+NEED_TORCH = ("invariance",)
+"""Names that import torch where they are looked up."""
+
+
+def public_functions() -> dict[str, Callable[..., Any]]:
+    """All functions of the rooms that need no framework, by the names that users have for them."""
+    rooms = {room: import_module(room) for room in ROOMS}
+    values = {
+        f"{room.replace('hockeystick', 'hs', 1)}.{name}": getattr(module, name)
+        for room, module in rooms.items()
+        for name in module.__all__
+        if name not in NEED_TORCH
+    }
+    return {name: value for name, value in values.items() if inspect.isfunction(value)}
+
+
+FUNCTIONS = public_functions()
+
+
+def refusal(function: Callable[..., Any], *values: object, **named: object) -> str:
+    with pytest.raises(WrongCallError) as raised:
+        function(*values, **named)
+    said = str(raised.value)
+    assert isinstance(raised.value, InvalidInputError | TypeError)
+    assert "\n" not in said
+    assert said.endswith(".")
+    return said
+
+
+def bound_call(example: str, whole: inspect.Signature) -> str:
+    """The name that an example calls; raises TypeError where its arguments do not fit the signature."""
+    call = ast.parse(example, mode="eval").body
+    assert isinstance(call, ast.Call)
+    whole.bind(*call.args, **{keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None})
+    return ast.unparse(call.func)
+
+
+def test_there_are_such_functions() -> None:
+    assert {"hs.certify", "hs.audit.sampler", "hs.noise.stream", "hs.training.exact_sum"} <= FUNCTIONS.keys()
+    assert len(FUNCTIONS) > 30
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_public_function_says_a_call_that_fits_it(name: str) -> None:
+    function = FUNCTIONS[name]
+    whole = inspect.signature(function)
+    assert whole == inspect.signature(inspect.unwrap(function))
+    assert function.__doc__
+    example = function.example  # type: ignore[attr-defined]
+    assert bound_call(example, whole) == name
+    assert refusal(function, *[None] * 20).endswith(f"; for example: {example}.")
+    assert "'xyzzy' argument is not known here (" in refusal(function, xyzzy=1)
+    assert pickle.loads(pickle.dumps(function)) is function
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            lambda: hs.get_noise_multiplier(2.0, 1e-5),  # type: ignore[call-arg, misc]
+            "All arguments of get_noise_multiplier must be given by name. Got get_noise_multiplier(2.0, 1e-05) ",
+        ),
+        (
+            lambda: hs.certify(None, 1e-5),  # type: ignore[arg-type, misc]
+            "Only the first argument of certify may go without a name. Got certify(None, 1e-05) instead;",
+        ),
+        (
+            lambda: hs.noise.stream(1, 2, 3, 4, 5, 6),  # type: ignore[arg-type, misc]
+            "Only the first 2 arguments of stream may go without a name. Got stream(1, 2, 3, 4, ...) instead;",
+        ),
+        (
+            lambda: hs.attacks.advantage(1, 2),  # type: ignore[arg-type, call-arg]
+            "The function advantage takes at most 1 argument. Got advantage(1, 2) instead;",
+        ),
+        (
+            lambda: hs.calibrate(None, eps=2),  # type: ignore[arg-type, call-arg]
+            "The 'eps' argument is not known here (did you mean 'epsilon'?); for example: hs.calibrate(run, ",
+        ),
+        (
+            lambda: hs.calibrate(None, target_delta=1e-5),  # type: ignore[arg-type, call-arg]
+            "The 'target_delta' argument is not known here (did you mean 'delta'?)",
+        ),
+        (
+            lambda: hs.profile(None, xyzzy=2),  # type: ignore[arg-type, call-arg]
+            "'xyzzy' argument is not known here (the arguments are mechanism, smallest_delta, budget, deadline); for",
+        ),
+        (lambda: hs.certify(), "The 'mechanism' argument has to be given; for example: hs.certify(run, delta="),  # type: ignore[call-arg]
+        (lambda: hs.tuning(None), "The 'trials' argument has to be given; for example: hs.tuning("),  # type: ignore[arg-type, call-arg]
+        (lambda: hs.certify(None, mechanism=None), "The 'mechanism' argument is given twice; "),  # type: ignore[arg-type, misc]
+    ],
+)
+def test_what_it_says(wrong: Callable[[], Any], said: str) -> None:
+    assert said in refusal(wrong)
+
+
+class Half:
+    """A class with a method."""
+
+    @called("half.of(3)")
+    def of(self, number: float, *, digits: int = 1, **options: object) -> float:
+        """Half of a number; other options are taken."""
+        return round(number / 2, digits)
+
+
+def test_the_object_of_a_method_is_no_argument() -> None:
+    half = Half()
+    assert half.of(3, other=1) == 1.5
+    assert refusal(half.of) == "The 'number' argument has to be given; for example: half.of(3)."
+    assert refusal(half.of, 3, 1).startswith("Only the first argument of of may go without a name. Got of(3, 1) ")
+
+
+def test_errors_of_the_body_are_left_alone() -> None:
+    with pytest.raises(TypeError, match="unsupported operand") as raised:
+        Half().of("3")  # type: ignore[arg-type]
+    assert not isinstance(raised.value, WrongCallError)
+
+
+def test_other_words_mean_arguments_that_there_are() -> None:
+    known = {name for function in FUNCTIONS.values() for name in inspect.signature(function).parameters}
+    assert set(OTHER_ARGUMENTS.values()) <= known
+
+
+def test_warnings_point_at_the_line_of_the_user() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        hs.get_noise_multiplier(target_epsilon=8.0, target_delta=1e-3, sample_rate=0.5, steps=1, accountant="rdp")
+    assert [warning.filename for warning in caught] == [__file__]
