@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samplers import DECLARED
 
+import hockeystick as hs
 from hockeystick import BallsInBins, Deterministic, Mechanism, Plan, Poisson, RandomAllocation, Shuffle
 from hockeystick.errors import InvalidInputError
 from hockeystick.plan import json_schema, split
@@ -92,6 +93,37 @@ def test_plans_are_frozen() -> None:
 def test_numbers_too_large_to_print_are_refused_in_words() -> None:
     with pytest.raises(InvalidInputError, match=r"'data.epochs' field must be at most 1000000000\. Got a number too"):
         Plan.parse(plan("poisson") | {"data": DATA | {"epochs": 10**5000}})
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            {"sampler": hs.Poisson(sampling_prob=0.1, steps=3)},
+            "with a 'kind', such as sampler.kind = 'poisson'. Got Poisson(",
+        ),
+        ({"sampler": hs.FixedSize}, "with a 'kind', such as sampler.kind = 'fixed_size'. Got <class"),
+        (
+            {"sampler": hs.Identity()},
+            "with a 'kind'. Got Identity(kind='identity') instead; hs.Mechanism takes samplers and",
+        ),
+        ({"sampler": "possion"}, "with a 'kind', such as sampler.kind = 'poisson'. Got 'possion' instead."),
+        ({"strategy": hs.BinaryTree}, "with a 'kind', such as strategy.kind = 'binary_tree'. Got <class"),
+        (
+            {"target": (2.0, 1e-5)},
+            "The 'target' field must be a table of fields ('epsilon', 'delta'). Got (2.0, 1e-05) instead.",
+        ),
+        ({"unit": "user"}, "('kind', 'examples_per_user', 'neighbours'). Got 'user' instead."),
+        (
+            {"data": 100},
+            "('num_examples', 'batch_size', 'batches_per_epoch', 'sampling_prob', 'epochs', 'steps'). Got 100",
+        ),
+    ],
+)
+def test_what_is_no_table_is_answered_with_what_the_table_holds(values: dict[str, object], said: str) -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        Plan(**{"data": DATA, "sampler": {"kind": "poisson"}} | values)
+    assert said in str(raised.value)
 
 
 @pytest.mark.parametrize("field", ["sampler", "strategy"])

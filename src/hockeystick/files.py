@@ -124,6 +124,10 @@ def check_writable(path: str | Path) -> Path:
     Raises: InvalidInputError in one sentence for a missing directory, for missing permissions, or for a path that
     exists and is not an ordinary file (a device or a directory is never replaced).
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInputError(
+            f"The output path must be text or a path. Got an object of type {type(path).__name__!r}."
+        )
     try:
         if not os.fspath(path):
             raise InvalidInputError(_unwritable(path, "it is empty"))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.samplers import Sampler
 from hockeystick.spec import Count, NoiseMultiplier, Spec
 from hockeystick.strategies import Identity, Strategy, StrategyMatrix, companion
@@ -227,3 +227,11 @@ class Mechanism(UnitOwner):
         strategy = planned.strategy.pinned()
         mine = self.strategy if strategy.unheld() != strategy else self.strategy.unheld()
         return self.model_copy(update={"strategy": mine}) == planned.model_copy(update={"strategy": strategy})
+
+
+def expect_mechanism(given: object) -> None:
+    """Raise InvalidInputError for an argument that is no Mechanism, and say where a plan or a claim has one."""
+    if not isinstance(given, Mechanism):
+        own = getattr(given, "mechanism", None)
+        hint = "" if own is None else f"; give its mechanism{'()' * callable(own)}"
+        raise InvalidInputError(f"The 'mechanism' argument must be a Mechanism. Got {shortened(given)} instead{hint}.")

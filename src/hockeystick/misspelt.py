@@ -87,6 +87,21 @@ def field_names(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
+def meant(word: object, known: Sequence[str]) -> str | None:
+    """The known name that is or resembles a word; None where it is none."""
+    return None if not isinstance(word, str) else word if word in known else nearest(word, known)
+
+
+def expected_at(model: type[BaseModel], where: str) -> tuple[list[str], list[str]]:
+    """What a field may hold, by its dotted name: kinds of tables, or the names of the fields of the one table.
+
+    No names where they are too many for a message.
+    """
+    members = _members(model, where.split("."))
+    fields = [name for member in members.values() for name in field_names(member)] if "" in members else []
+    return [kind for kind in members if kind], fields if len(fields) <= LONGEST else []
+
+
 def _of_a_wrong_kind(where: str, problem: Mapping[str, Any], members: Mapping[str, type[BaseModel]]) -> dict[str, str]:
     """That the kind is not known, and the unknown fields beside it, if it is clear which kind was meant.
 

@@ -19,7 +19,7 @@ from pydantic import (
 
 from hockeystick.by_name import named_only
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.misspelt import clauses
+from hockeystick.misspelt import clauses, expected_at, meant
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 """A number of steps, bins, epochs, or examples of a batch."""
@@ -223,17 +223,30 @@ def one_sentence(
         return f"The {name} is not valid JSON: {message.removeprefix('Invalid JSON: ')}."
     if kind in ("union_tag_invalid", "union_tag_not_found", "model_attributes_type"):
         if not isinstance(value, Mapping):
-            objects = model.OBJECTS if model is not None and issubclass(model, Spec) else {}
-            hint = f", such as {where}.kind = {shortened(value)}" if isinstance(value, str) else ""
-            wanted = objects.get(where, f"a table of fields with a 'kind'{hint}")
-            return f"The {where!r} field must be {wanted}. Got {shortened(value)} instead."
+            return _no_table(where, value, model)
         where = f"{where}.kind" if where else "kind"
         if "kind" not in value:
             return f"The {where!r} field is missing and has to be given."
         expected, got = context.get("expected_tags"), shortened(value["kind"])
         return f"The {where!r} field must be one of {expected}. Got {got} instead."
+    if kind in ("model_type", "dict_type") and where:
+        return _no_table(where, value, model)
     subject = f"The {where!r} field" if where else f"The {name}"
     return f"{subject} must be {_allowed(kind, message, context)}. Got {shortened(value)} instead."
+
+
+def _no_table(where: str, value: object, model: type[BaseModel] | None) -> str:
+    """That a field holds a table, or an object of Python: one of several, which say their kind, or of known fields."""
+    objects = model.OBJECTS if model is not None and issubclass(model, Spec) else {}
+    described = value if isinstance(value, type) else type(value)
+    own = described.model_fields.get("kind") if issubclass(described, BaseModel) else None
+    kinds, fields = ([], []) if model is None else expected_at(model, where)
+    kind = meant(value if own is None else own.default, kinds) or (value if isinstance(value, str) else None)
+    hint = f", such as {where}.kind = {shortened(kind)}" if kind else ""
+    names = f" ({', '.join(map(repr, fields))})" if fields else ""
+    wanted = objects.get(where, f"a table of fields with a 'kind'{hint}" if kinds else f"a table of fields{names}")
+    rest = "; hs.Mechanism takes samplers and strategies as objects" if own and where not in objects else ""
+    return f"The {where!r} field must be {wanted}. Got {shortened(value)} instead{rest}."
 
 
 def _placed(message: str, where: str) -> str:

@@ -24,6 +24,7 @@ from hockeystick.laws.law import Law
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.users import Users
 from hockeystick.settings import Settings
+from hockeystick.spec import expect_kind
 from hockeystick.types import Direction, Kind, Side
 
 Profiles = Mapping[Direction, Profile]
@@ -115,8 +116,9 @@ class Accountant:
         """The bound of this accountant on one side of the pair's profile; raises as :meth:`bounds` does."""
         if side not in tuple(Side):
             raise InvalidInputError(f"The 'side' argument must be one of {', '.join(Side)}. Got {side!r} instead.")
+        expect_kind("settings", settings, Settings, "hs.Settings, such as hs.Settings(deadline=hs.Deadline(60.0))")
         side = Side(side)  # a caller's string is equal to its Side, but not the same object
-        return self.bounds(pair, (side,), settings or Settings())[side]
+        return self.bounds(pair, (side,), Settings() if settings is None else settings)[side]
 
     def bounds(self, pair: DominatingPair, sides: Sequence[Side], settings: Settings) -> dict[Side, Bound]:
         """The bounds of this accountant on these sides of the pair's profile, with the claim that they rest on.

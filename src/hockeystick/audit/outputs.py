@@ -16,7 +16,7 @@ from hockeystick.certificate import Certificate, Interval
 from hockeystick.certification.issue import certify
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError, shortened
-from hockeystick.mechanism import Mechanism
+from hockeystick.mechanism import Mechanism, expect_mechanism
 from hockeystick.training.run import Run
 
 Steps = Iterable[tuple[ArrayLike, ArrayLike]]
@@ -80,6 +80,7 @@ def mechanism(
     certificate of another mechanism, or about delta, and for arguments out of range.
     """
     check_level(level)
+    expect_mechanism(mechanism)
     for name, value in (("samples", samples), ("examples", examples)):
         if value is not None and value < 1:
             raise InvalidInputError(f"The {name!r} argument must be at least 1. Got {shortened(value)} instead.")

@@ -13,8 +13,8 @@ from scipy.special import ndtr
 from hockeystick.audit.sampling import check_level
 from hockeystick.audit.verdict import Finding, Verdict
 from hockeystick.calls import called
-from hockeystick.errors import InvalidInputError, UnsupportedError
-from hockeystick.mechanism import Mechanism
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+from hockeystick.mechanism import Mechanism, expect_mechanism
 from hockeystick.noise import NoiseStream
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.strategies.matrix.base import BLOCK
@@ -92,6 +92,7 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
     UnsupportedError for a tree of too many steps.
     """
     check_level(level)
+    expect_mechanism(mechanism)
     kept = _kept(rows.in_clipping_norms() if isinstance(rows, NoiseStream) else rows, mechanism)
     numbers = len(kept) * kept[0].size
     if not all(np.isfinite(row).all() for row in kept):
@@ -134,6 +135,8 @@ def _kept(rows: Iterable[ArrayLike], mechanism: Mechanism) -> list[NDArray[Any]]
     steps = mechanism.sampler.steps
     for row in rows:
         given = np.asarray(row)
+        if given.dtype.kind not in "fiu":
+            raise InvalidInputError(f"The 'rows' argument must hold arrays of real numbers. Got {shortened(row)}.")
         kept.append(given.astype(np.float32 if given.dtype == np.float32 else np.float64).ravel())
         if kept[-1].size != kept[0].size or not kept[0].size or len(kept) > steps:
             raise InvalidInputError(

@@ -19,6 +19,7 @@ from hockeystick.laws.law import Array
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.binomial_steps import binomial_step, step_of, unimodal
 from hockeystick.pairs.mixture_steps import MixtureSteps, check_count
+from hockeystick.spec import real_number
 from hockeystick.types import Side
 
 
@@ -112,7 +113,7 @@ def group_privacy_fixed(
             f"The 'batch_size' field must be at most num_examples - group_size = {num_examples - group_size}. "
             f"Got {batch_size!r} instead."
         )
-    if not 0.0 <= displaced_norm <= 1.0:
+    if not 0.0 <= real_number("displaced_norm", displaced_norm) <= 1.0:
         raise InvalidInputError(f"The 'displaced_norm' field must be from 0 to 1. Got {displaced_norm!r} instead.")
     mean = group_size * batch_size / num_examples
 
@@ -145,5 +146,5 @@ def last_iterate(*, sampling_prob: float, steps: int, noise_multiplier: float) -
 
 
 def _check_probability(value: float) -> None:
-    if not 0.0 < value <= 1.0:
+    if not 0.0 < real_number("sampling_prob", value) <= 1.0:
         raise InvalidInputError(f"The 'sampling_prob' field must be above 0 and at most 1. Got {value!r} instead.")

@@ -6,11 +6,15 @@ where the large and rare ratios are that decide a small delta.
 """
 
 from dataclasses import dataclass
-from math import log, sqrt
+from math import inf, log, sqrt
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 
+from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.law import FAR, ORDINARY, Array, Law, Units
+from hockeystick.spec import real_number
 from hockeystick.types import Side
 
 COARSE_NODES = 80
@@ -36,6 +40,17 @@ class Resolution:
 
     nodes_per_unit: int = 72
     smallest_delta: float = 1e-30
+
+    def __post_init__(self) -> None:
+        nodes: Any = self.nodes_per_unit
+        if isinstance(nodes, bool) or not isinstance(nodes, Integral) or nodes < 1:
+            raise InvalidInputError(
+                f"The 'nodes_per_unit' field must be a whole number of at least 1. Got {shortened(nodes)} instead."
+            )
+        if not 0.0 < real_number("smallest_delta", self.smallest_delta) < inf:
+            raise InvalidInputError(
+                f"The 'smallest_delta' field must be positive and finite. Got {self.smallest_delta!r} instead."
+            )
 
     def for_side(self, side: Side) -> int:
         """Nodes for each unit of score, by side."""

@@ -1,14 +1,15 @@
 """Independent steps, each of them a mixture of Gaussians: the building block beyond one example in one step."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import fsum, sqrt
 from numbers import Integral
 
 from hockeystick.by_name import by_name
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.pairs.base import DominatingPair
+from hockeystick.spec import real_number
 
 SUM_ERROR = 1e-9
 """How far a caller's probabilities may be from summing to 1."""
@@ -78,9 +79,13 @@ class MixtureSteps(DominatingPair):
     steps: tuple[MixtureStep, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.steps, tuple) or not all(isinstance(step, MixtureStep) for step in self.steps):
+            raise InvalidInputError(
+                f"The 'steps' field must be a tuple of hs.MixtureStep objects. Got {shortened(self.steps)} instead."
+            )
         if not self.steps:
             raise InvalidInputError("The 'steps' field must have at least one step. Got none instead.")
-        if not 0.0 < self.noise_multiplier < float("inf"):
+        if not 0.0 < real_number("noise_multiplier", self.noise_multiplier) < float("inf"):
             raise InvalidInputError(
                 f"The 'noise_multiplier' field must be positive and finite. Got {self.noise_multiplier!r} instead."
             )
@@ -122,8 +127,10 @@ def check_count(name: str, value: object) -> None:
         raise InvalidInputError(f"The {name!r} field must be a whole number of at least 1. Got {value!r} instead.")
 
 
-def _numbers(name: str, values: Sequence[float]) -> tuple[float, ...]:
-    numbers = tuple(float(value) for value in values)
+def _numbers(name: str, values: object) -> tuple[float, ...]:
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        raise InvalidInputError(f"The {name!r} field must hold numbers. Got {shortened(values)} instead.")
+    numbers = tuple(real_number(name, value) for value in values)
     if not numbers or not all(0.0 <= value < float("inf") for value in numbers):
         raise InvalidInputError(f"The {name!r} field must hold finite non-negative numbers. Got {values!r} instead.")
     return numbers

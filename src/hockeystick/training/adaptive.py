@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.mechanism import Mechanism
+from hockeystick.mechanism import Mechanism, expect_mechanism
+from hockeystick.spec import real_number
 
 Reals = NDArray[Any]
 
@@ -36,6 +37,8 @@ def clipped(rows: Reals, norm: float) -> Reals:
     Raises: InvalidInputError for a norm that is not positive, and for rows of another type, whose rounding is coarser.
     """
     expect_positive("norm", norm)
+    if not isinstance(rows, np.ndarray):
+        raise InvalidInputError(f"The 'rows' argument must be an array of numpy. Got {shortened(rows)} instead.")
     if rows.dtype not in (np.float32, np.float64):
         raise InvalidInputError(f"The 'rows' argument must be of float32 or float64. Got {rows.dtype} instead.")
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64, casting="same_kind"))
@@ -61,6 +64,7 @@ def noise_variance(mechanism: Mechanism) -> NDArray[np.float64]:
     >>> noise_variance(hs.Mechanism(sampler=sampler, noise_multiplier=2.0))
     array([4., 4., 4.])
     """
+    expect_mechanism(mechanism)
     matrix = mechanism.matrix
     own = np.zeros(matrix.steps)
     own[0] = 1.0
@@ -310,5 +314,5 @@ def check_settings(betas: tuple[float, float], floor: float) -> None:
 
 def expect_positive(name: str, value: float) -> None:
     """Raise InvalidInputError unless the value is positive and finite."""
-    if not 0.0 < value < np.inf:
+    if not 0.0 < real_number(name, value) < np.inf:
         raise InvalidInputError(f"The {name!r} argument must be positive and finite. Got {shortened(value)} instead.")

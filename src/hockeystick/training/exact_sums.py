@@ -127,10 +127,11 @@ def steps_within(steps: int, rho: float) -> int:
         steps: K, of the noise (``Run.norm_steps``).
         rho: from 0 to 1.
 
-    Raises: InvalidInputError for a rho out of range.
+    Raises: InvalidInputError for steps or a rho out of range.
     """
     if isinstance(rho, bool) or not isinstance(rho, int | float | np.floating) or not 0.0 <= rho <= 1.0:
         raise InvalidInputError(f"The 'rho' argument must be a number from 0 to 1. Got {shortened(rho)} instead.")
+    check_steps(steps)
     return floor(steps / (1 + Fraction(float(rho))))
 
 
