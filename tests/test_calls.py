@@ -126,6 +126,48 @@ def test_the_object_of_a_method_is_no_argument() -> None:
     assert refusal(half.of, 3, 1).startswith("Only the first argument of of may go without a name. Got of(3, 1) ")
 
 
+def of_training() -> list[Callable[..., Any]]:
+    """Constructors and methods that users of samplers and runs call."""
+    return [hs.training.Run.__init__, hs.Poisson.batches, hs.MultiAttribution.batches]
+
+
+def of_torch() -> list[Callable[..., Any]]:
+    """Those for Opacus, without ``make_private_with_epsilon``, whose example leaves the rest to ``make_private``."""
+    pytest.importorskip("opacus")
+    engine = hs.torch.PrivacyEngine
+    return [engine.__init__, engine.make_private, engine.get_epsilon, hs.torch.Noise.of]
+
+
+def of_jax() -> list[Callable[..., Any]]:
+    """Those for JAX."""
+    pytest.importorskip("jax_privacy")
+    return [hs.jax.ExecutionPlanConfig.__init__, hs.jax.Noise.of]
+
+
+def of_flower() -> list[Callable[..., Any]]:
+    """Those for Flower."""
+    pytest.importorskip("flwr")
+    return [hs.flower.Strategy.__init__]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("methods", [of_training, of_torch, of_jax, of_flower])
+def test_methods_say_calls_that_fit_them(methods: Callable[[], list[Callable[..., Any]]]) -> None:
+    for method in methods():
+        whole = inspect.signature(method)
+        own = [] if inspect.ismethod(method) else [None]  # the object, for functions that are looked up on the class
+        example = method.example  # type: ignore[attr-defined]
+        bound_call(example, whole.replace(parameters=list(whole.parameters.values())[len(own) :]))
+        said = refusal(method, *own, *[None] * 20)
+        assert said.endswith(f"; for example: {example}.")
+        assert "None, None, None, None, ...) instead;" in said
+
+
+def test_batches_without_a_generator_are_answered_with_one() -> None:
+    said = refusal(hs.Poisson(sampling_prob=0.1, steps=3).batches, 10)
+    assert said.startswith("The 'rng' argument has to be given; for example: sampler.batches(num_examples=50_000, rng=")
+
+
 def test_errors_of_the_body_are_left_alone() -> None:
     with pytest.raises(TypeError, match="unsupported operand") as raised:
         Half().of("3")  # type: ignore[arg-type]

@@ -86,8 +86,8 @@ def _complaint(name: str, whole: Signature, unnamed: Sequence[object], named: Ma
     Args:
         name: of the function, with that of its class.
     """
-    own = "self" in whole.parameters  # the object of a method is no argument for those who call it
-    parameters = {key: parameter for key, parameter in whole.parameters.items() if key != "self"}
+    own = bool({"self", "cls"} & whole.parameters.keys())  # the object of a method is no argument for those who call it
+    parameters = {key: parameter for key, parameter in whole.parameters.items() if key not in ("self", "cls")}
     unnamed = unnamed[own:]
     places = [key for key, parameter in parameters.items() if parameter.kind in WITHOUT_NAME]
     unknown = [key for key in named if key not in parameters]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 from pydantic import model_validator
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.attribution import Attribution
 from hockeystick.samplers.promises import Batch, Promises
@@ -86,6 +87,7 @@ class BatchSampler(Spec):
     def requirement(self) -> str:
         """One sentence that tells what the run has to do for a certificate to be about it."""
 
+    @called("sampler.batches(num_examples=50_000, rng=np.random.default_rng())")
     def batches(self, num_examples: int, rng: np.random.Generator) -> Iterator[Batch]:
         """Draw the batches of one run: exactly ``steps`` index arrays, in the order of the steps.
 

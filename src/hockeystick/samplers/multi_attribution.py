@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.attribution import Attribution
 from hockeystick.samplers.base import BatchSampler
@@ -175,6 +176,7 @@ class MultiAttribution(BatchSampler):
             f"is a user, all of whose examples become ghosts of zero gradient in the same attribution graph{end}."
         )
 
+    @called("sampler.batches(num_examples=50_000, rng=np.random.default_rng(), attribution=attribution)")
     def batches(
         self, num_examples: int, rng: np.random.Generator, *, attribution: Attribution | None = None
     ) -> Iterator[Batch]:

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hockeystick._version import __version__
+from hockeystick.calls import called
 from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError, ViolationError, shortened
-from hockeystick.mechanism import Mechanism
+from hockeystick.mechanism import Mechanism, expect_mechanism
 from hockeystick.noise import NoiseStream, stream
 from hockeystick.noise.noise_stream import Part, without_prefix
 from hockeystick.noise.rows import MAX_BYTES, Rows
@@ -72,6 +73,7 @@ class Run:
     stream refuse; UnsupportedError where the strategy has no streaming noise.
     """
 
+    @called("hs.training.Run(run, num_examples=50_000, shape=(10,))")
     def __init__(
         self,
         mechanism: Mechanism,
@@ -86,10 +88,7 @@ class Run:
         rows: Rows | None = None,
         part: Part = None,
     ) -> None:
-        if not isinstance(mechanism, Mechanism):
-            raise InvalidInputError(
-                f"The 'mechanism' argument must be a Mechanism. Got an object of type {type(mechanism).__name__!r}."
-            )
+        expect_mechanism(mechanism)
         if secure and rng is not None:
             raise InvalidInputError("The 'rng' argument must not be given with secure=True, which seeds itself.")
         _ = mechanism.sigma  # a plan without noise is refused before anything is drawn

@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import Result
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from numpy.typing import NDArray
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise.rows import MAX_BYTES, Rows
@@ -92,6 +93,7 @@ class Strategy(Engine, FlowerStrategy):
 
     BEGINS = "start"
 
+    @called("hs.flower.Strategy(run, clip_norm=1.0)")
     def __init__(
         self,
         plan: Plan | Mechanism,

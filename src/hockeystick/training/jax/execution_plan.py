@@ -12,6 +12,7 @@ import numpy as np
 from jax.experimental import io_callback
 from jax_privacy.clipping import BoundedSensitivityCallable, clipped_grad
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise.rows import MAX_BYTES, Rows
@@ -95,6 +96,7 @@ class ExecutionPlanConfig(Engine):
     run refuse; UnsupportedError for an audit that saw changes.
     """
 
+    @called("hs.jax.ExecutionPlanConfig(run, params=params, l2_clip_norm=1.0, num_examples=50_000)")
     def __init__(
         self,
         plan: Plan | Mechanism,

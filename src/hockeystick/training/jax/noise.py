@@ -10,6 +10,7 @@ import numpy as np
 import optax
 from jax.experimental import io_callback
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise import MappedFile, Memory, Replay
@@ -138,6 +139,7 @@ class Noise(optax.GradientTransformationExtraArgs):
         return made
 
     @classmethod
+    @called("hs.jax.Noise.of(run, params, clip_norm=1.0, num_examples=50_000)")
     def of(
         cls,
         mechanism: Mechanism,

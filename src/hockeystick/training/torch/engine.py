@@ -136,6 +136,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
     accountant that Opacus has not, and for ``exact=False`` beside a plan that is exact.
     """
 
+    @called("hs.torch.PrivacyEngine(plan)")
     def __init__(
         self,
         plan: Plan | Mechanism | None = None,
@@ -166,8 +167,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         self._options |= {"max_bytes": max_bytes, "rows": rows}
         self._asked_target: Target | None = None
         self.accountant = Accounting(self)
-        self.secure_mode = False  # Opacus' own generators, which are not used
-        self.secure_rng = self.dataset = None
+        self.secure_mode, self.secure_rng, self.dataset = False, None, None  # Opacus' own, which are not used
 
     def _adopt(self, plan: Plan | Mechanism) -> None:
         """Take what a plan says, with whole numbers where the engine was asked for them."""

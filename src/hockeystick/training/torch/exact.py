@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from hockeystick.calls import outside
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.training.exact_sums import MULTIPLE, check_steps, layer_steps, scale_of, steps_within
 from hockeystick.training.invariance import Invariance
@@ -232,7 +233,7 @@ def warn_of_places() -> None:
                 "On this processor torch computes equal rows of a batch with different bits, so gradients may depend "
                 "on the other examples, and exact sums need that they do not: start Python with MKL_CBWR=AUTO in its "
                 "environment, and audit the model with hockeystick.audit.invariance.",
-                stacklevel=5,
+                stacklevel=outside(),
             )
             return
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.training.exact_sums import refuse_exact
@@ -49,6 +50,7 @@ class Noise:
             )
 
     @classmethod
+    @called("hs.torch.Noise.of(run, model.parameters(), num_examples=50_000)")
     def of(cls, mechanism: Mechanism, parameters: Iterable[torch.Tensor], **options: Any) -> "Noise":
         """The noise of a new run of ``mechanism``; ``options`` are those of :class:`hockeystick.training.Run`.
 
