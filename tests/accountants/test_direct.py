@@ -6,7 +6,7 @@ import pytest
 from hockeystick import Direction, RandomAllocation, Resolution, Settings, Side, bound
 from hockeystick.accountants import direct, gaussian
 from hockeystick.bounds import Focused
-from hockeystick.laws.contours import Contour, Orders, Profiles, profiles_of_steps
+from hockeystick.laws.contours import Contour, Plan, Profiles, profiles_of_steps
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.gaussian import gaussian_delta
 from hockeystick.laws.law import ORDINARY, point_mass_at_one
@@ -121,9 +121,9 @@ def test_a_direction_that_is_smaller_by_its_moments_takes_no_line_of_a_search(
     """Only the larger one of both is compared with delta; each by itself is as close as ever."""
     directions, made = [], Profiles._contour
 
-    def watched(profiles: Profiles, order: float, direction: Direction, known: Orders) -> Contour | None:
+    def watched(profiles: Profiles, plan: Plan, direction: Direction) -> Contour:
         directions.append(direction)
-        return made(profiles, order, direction, known)
+        return made(profiles, plan, direction)
 
     monkeypatch.setattr(Profiles, "_contour", watched)
     profiles_of_steps.cache_clear()

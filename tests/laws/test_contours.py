@@ -102,7 +102,9 @@ def test_searches_for_the_end_of_a_line_begin_where_lines_are_too_long(
     assert begin > farthest or begin == contours.MOST_FREQUENCIES * 0.5
 
 
-@pytest.mark.parametrize(("rate", "sigma", "steps"), [*RUNS, (1e-4, 0.5, 100_000), (0.05, 2.0, 12)])
+@pytest.mark.parametrize(
+    ("rate", "sigma", "steps"), [*RUNS, (1e-4, 0.5, 100_000), (0.01, 1.0, 50_000), (0.05, 2.0, 12)]
+)
 @pytest.mark.parametrize("order", [6.0, 1.2, -2.0])
 def test_beyond_the_settled_frequency_the_integrand_is_small(
     rate: float, sigma: float, steps: int, order: float
@@ -122,15 +124,56 @@ def test_beyond_the_settled_frequency_the_integrand_is_small(
 
 @pytest.mark.parametrize(("rate", "sigma"), [(0.01, 1.0), (1e-4, 0.5), (0.3, 3.0)])
 @pytest.mark.parametrize("order", [15.0, 1.2, -0.5, -3.0])
-def test_few_steps_end_where_the_variation_says_or_nowhere(rate: float, sigma: float, order: float) -> None:
-    """A limit leaves that frequency as it is, or out if it is beyond; no few places find more variation than cells."""
+@pytest.mark.parametrize("steps", [10, 100_000])
+def test_a_limit_leaves_an_end_as_it_is_or_out_if_it_is_beyond(
+    rate: float, sigma: float, order: float, steps: int
+) -> None:
+    """But for the precision of a search, for few steps; far beyond it nothing is proved, and nothing is returned."""
     moments = PoissonMoments(rate, sigma)
-    least, cells = moments._least_variation(order), moments.cells(order)
-    assert 0.5 * cells.variations[0] <= least <= cells.variations[0]
-    settled = moments.settled_frequency(order, 10, -22.0)
-    assert settled == pytest.approx(cells.variations[0] * exp(2.2), rel=1e-12)
-    assert moments.settled_frequency(order, 10, -22.0, settled * (1.0 + 1e-9)) == settled
-    assert moments.settled_frequency(order, 10, -22.0, 0.999 * settled) == inf
+    settled = moments.settled_frequency(order, steps, -22.0)
+    assert settled <= moments.settled_frequency(order, steps, -22.0, 1.5 * settled) * 1.03 <= 1.06 * settled
+    assert moments.settled_frequency(order, steps, -22.0, 0.9 * settled / poisson_moments.OCTAVE) == inf
+
+
+def test_lines_that_take_less_work_are_asked_before_longer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the saddle has 12,000 frequencies here, as the next order is far away, and its neighbour 43."""
+    moments, epsilon = PoissonMoments(0.01, 3.302), 0.1
+    profiles = Profiles(moments, 100)
+    sides = profiles.sides(epsilon, Direction.REMOVE)
+    (line,) = profiles._contours.values()
+    assert line.frequencies.size < 200
+    monkeypatch.setattr(contours, "WORK", (0.0, contours.WORK[-1]))
+    long = Profiles(moments, 100)
+    other = long.sides(epsilon, Direction.REMOVE)
+    (longer,) = long._contours.values()
+    assert longer.frequencies.size > 20 * line.frequencies.size
+    assert sides is not None
+    assert other is not None
+    assert max(sides.lower, other.lower) <= min(sides.upper, other.upper)
+    monkeypatch.setattr(contours, "WORK", (0.0, 1.0, contours.WORK[-1]))
+    assert Profiles(moments, 100).sides(epsilon, Direction.REMOVE) == other
+
+
+@pytest.mark.parametrize("negligible", [1e-4, 1e-7])
+@pytest.mark.parametrize("order", [9.0, -2.0])
+def test_nodes_that_are_left_out_are_charged(negligible: float, order: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many more of them than there are, against a line that has nearly all."""
+    moments = PoissonMoments(0.05, 0.8)
+    whole = moments.line(order, 2.0, 50)
+    monkeypatch.setattr(poisson_moments, "NEGLIGIBLE", negligible)
+    line = moments.line(order, 2.0, 50)
+    distances = np.abs(line.ratios - whole.ratios)
+    assert 1e-9 < distances.max() < 0.1
+    assert (distances <= line.errors).all()
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 32, 49, 1000])
+def test_sums_over_nodes_are_those_of_every_rotation(count: int) -> None:
+    """One exponential for each node and frequency; every count of frequencies, within a block of them or at its end."""
+    rng = np.random.default_rng(1)
+    masses, angles = rng.random(1500), rng.uniform(-0.2, 1.0, 1500)
+    exact = np.exp(1j * np.multiply.outer(np.arange(count), angles)) @ masses
+    assert np.abs(PoissonMoments._sums(masses, angles, count) - exact).max() <= 1e-12 * masses.sum()
 
 
 @pytest.mark.parametrize(("rate", "sigma", "steps"), RUNS)
@@ -215,7 +258,8 @@ def test_poor_lines_are_still_bounds(
 
 
 @pytest.mark.parametrize(
-    ("rate", "sigma", "steps", "epsilon"), [(0.002, 1.0, 1000, 0.5), (0.002, 1.0, 2000, 1.0), (0.002, 2.0, 1000, 0.05)]
+    ("rate", "sigma", "steps", "epsilon"),
+    [(0.002, 1.0, 1000, 0.5), (0.002, 1.0, 2000, 1.0), (2.9e-4, 0.625, 209, 0.178)],
 )
 def test_a_line_nearer_to_the_pole_answers_where_that_of_the_saddle_is_too_long(
     rate: float, sigma: float, steps: int, epsilon: float, monkeypatch: pytest.MonkeyPatch

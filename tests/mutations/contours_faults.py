@@ -5,6 +5,7 @@ An entry is (path, old text, new text, reason, tests); the old text occurs once 
 
 _CONTOURS, _MOMENTS = "src/hockeystick/laws/contours.py", "src/hockeystick/laws/poisson_moments.py"
 _TESTS = "tests/laws/test_contours.py"
+_MOVED, _OF_PATHS = "src/hockeystick/laws/moved_paths.py", "tests/laws/test_moved_paths.py"
 _PRODUCT, _OF_PRODUCTS = "src/hockeystick/laws/product_moments.py", "tests/laws/test_product_moments.py"
 
 FAULTS = [
@@ -66,8 +67,8 @@ FAULTS = [
     ),
     (
         _CONTOURS,
-        "self._contours[direction, order] = self._contour(order, direction, known)",
-        "self._contours[direction, order] = self._contour(order + 1e-3 * len(self._contours), direction, known)",
+        "self._plans[direction, order] = self._plan(order, known)",
+        "self._plans[direction, order] = self._plan(order + 1e-3 * len(self._plans), known)",
         "a line depends on what was asked before",
         _TESTS,
     ),
@@ -199,9 +200,58 @@ FAULTS = [
     ),
     (
         "laws/poisson_moments.py",
-        "(4.0 if c > -1.0 else 2.0) * exp(min(log_density, 600.0))",
-        "40.0 * exp(min(log_density, 600.0))",
-        "lines count as too long that are not",
+        "left_out += float(masses[~kept].sum()) / total",
+        "left_out += 1e-3 * float(masses[~kept].sum()) / total",
+        "what nodes without much mass add is forgotten",
         _TESTS,
+    ),
+    (
+        "laws/poisson_moments.py",
+        "[(cosines - sines)[:, :0:-1], ",
+        "[(cosines + sines)[:, :0:-1], ",
+        "frequencies before the middle of their block are those after it",
+        _TESTS,
+    ),
+    (
+        _CONTOURS,
+        "least < plan.work <= most",
+        "least < plan.work",
+        "a line that takes long is asked before one that takes less",
+        _TESTS,
+    ),
+    (
+        _MOVED,
+        "exp(0.5 * (turn / mu) ** 2 + curvature",
+        "exp(0.1 * (turn / mu) ** 2 + curvature",
+        "what the density grows by on a path that is moved is not counted",
+        _OF_PATHS,
+    ),
+    (
+        _MOVED,
+        "shares *= squares ** (0.5 * c)",
+        "shares *= squares ** (0.5 * abs(c))",
+        "powers of negative orders count as smaller on a path that is moved",
+        _OF_PATHS,
+    ),
+    (
+        _MOVED,
+        "angles = np.arctan2(sin(turn) * lower[turned],",
+        "angles = np.arctan2(2.0 * sin(turn) * lower[turned],",
+        "ratios turn faster than they do",
+        _OF_PATHS,
+    ),
+    (
+        _MOVED,
+        "outside = factor * float(",
+        "outside = 1e-3 * factor * float(",
+        "what lies beyond the ends of the nodes is forgotten",
+        _OF_PATHS,
+    ),
+    (
+        _MOVED,
+        "if at_high > 0.0:",
+        "if at_high > 1.0:",
+        "a line ends at a limit that does not suffice",
+        _OF_PATHS,
     ),
 ]

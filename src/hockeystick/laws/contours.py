@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from math import ceil, exp, expm1, inf, isfinite, log, pi
 from typing import NamedTuple
 
@@ -37,8 +38,9 @@ SHARE = 1e-7
 LEAST_NOISE, LEAST_RATE, MOST_RATE = 0.125, 1e-12, 0.5
 """Less noise and smaller rates are left to the laws, as ratios and slopes could leave the range of doubles, and so are
 larger rates, whose smallest ratios lose digits."""
-MOST_WORK = 1e7
-"""Frequencies times nodes of a line; runs that need more are left to the laws."""
+WORK = (0.0, 2e6, 8e6, 3e7)
+"""Frequencies times nodes of a line: lines beyond one of these numbers are asked after all nearer to the pole that are
+below it. What needs more than the last is left to lattices and laws."""
 MOST_FREQUENCIES = 200_000
 USEFUL = 1e-3
 """A line answers where its sides are this close, relative to the upper side."""
@@ -103,6 +105,31 @@ class Distant(NamedTuple):
         if first > 700.0 or self.rate * window < 1e-3:
             return inf
         return exp(first) / -expm1(-self.rate * window)
+
+
+class Plan(NamedTuple):
+    """A line before its moments are known.
+
+    Attributes:
+        order: c.
+        target: the logarithm of the size, relative to M(c)^steps, beyond which the line may end.
+        last: where it ends.
+        before, after, window: those of the :class:`Contour`.
+        work: frequencies times nodes.
+    """
+
+    order: float
+    target: float
+    last: float
+    before: Distant
+    after: Distant
+    window: float
+    work: float
+
+    @property
+    def step(self) -> float:
+        """The distance of two frequencies."""
+        return 2.0 * pi / self.window
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +200,8 @@ class Profiles:
     def __init__(self, moments: Moments, steps: int, orders: int = ORDERS) -> None:
         self.moments, self.steps, self.count = moments, float(steps), orders
         self._orders: dict[tuple[Direction, float], Orders] = {}
-        self._contours: dict[tuple[Direction, float], Contour | None] = {}
+        self._plans: dict[tuple[Direction, float], Plan | None] = {}
+        self._contours: dict[tuple[Direction, float], Contour] = {}
         self._answers: dict[tuple[float, Direction], Sides | None] = {}
 
     @property
@@ -231,24 +259,30 @@ class Profiles:
     ) -> Iterator[tuple[float, Sides]]:
         """What lines say, from the saddle towards the pole: those nearer to it find less, and may be far shorter.
 
-        An epsilon whose answer is found when its turn comes again is tried no more.
+        Longer ones are asked later. An epsilon whose answer is found when its turn comes again is tried no more.
         """
         saddles = self._saddles(epsilons, direction)
-        for retreat in range(RETREATS + 1):
-            lines: dict[tuple[float, int], list[float]] = {}
-            for epsilon, (reach, saddle) in zip(epsilons, saddles, strict=True):
-                if saddle >= retreat and found[epsilon] is None:
-                    lines.setdefault((reach, saddle - retreat), []).append(epsilon)
-            for (reach, place), together in lines.items():
-                known = self._known(direction, reach)
-                contour = self._line(float(known.orders[place]), direction, known)
-                if contour is not None:
-                    yield from zip(together, contour.sides_of(together), strict=True)
+        for least, most in pairwise(WORK):
+            for retreat in range(RETREATS + 1):
+                lines: dict[tuple[float, int], list[float]] = {}
+                for epsilon, (reach, saddle) in zip(epsilons, saddles, strict=True):
+                    if saddle >= retreat and found[epsilon] is None:
+                        lines.setdefault((reach, saddle - retreat), []).append(epsilon)
+                for (reach, place), together in lines.items():
+                    known = self._known(direction, reach)
+                    plan = self._planned(float(known.orders[place]), direction, known)
+                    if plan is not None and least < plan.work <= most:
+                        yield from zip(together, self._line(plan, direction).sides_of(together), strict=True)
 
-    def _line(self, order: float, direction: Direction, known: Orders) -> Contour | None:
-        if (direction, order) not in self._contours:
-            self._contours[direction, order] = self._contour(order, direction, known)
-        return self._contours[direction, order]
+    def _planned(self, order: float, direction: Direction, known: Orders) -> Plan | None:
+        if (direction, order) not in self._plans:
+            self._plans[direction, order] = self._plan(order, known)
+        return self._plans[direction, order]
+
+    def _line(self, plan: Plan, direction: Direction) -> Contour:
+        if (direction, plan.order) not in self._contours:
+            self._contours[direction, plan.order] = self._contour(plan, direction)
+        return self._contours[direction, plan.order]
 
     def _known(self, direction: Direction, reach: float) -> Orders:
         if (direction, reach) not in self._orders:
@@ -304,7 +338,7 @@ class Profiles:
             return False
         return epsilon > -self.steps * self.moments.log_least * (1.0 + ERROR_OF_LEAST)
 
-    def _contour(self, order: float, direction: Direction, known: Orders) -> Contour | None:
+    def _plan(self, order: float, known: Orders) -> Plan | None:
         """The line through ``order``, good where that is the saddle; None where it would take too much work."""
         steps = self.steps
         pace = 0.02 * min(abs(order), abs(order - 1.0))
@@ -322,7 +356,12 @@ class Profiles:
         last = self.moments.settled_frequency(order, steps, target, farthest)
         if not self._is_short(order, step, last):
             return None
-        count = ceil(last / step) + 1
+        return Plan(order, target, last, before, after, window, self._work(order, step, last))
+
+    def _contour(self, plan: Plan, direction: Direction) -> Contour:
+        """The moments on a line, and what it says."""
+        steps, order, step = self.steps, plan.order, plan.step
+        count = ceil(plan.last / step) + 1
         line = self.moments.line(order, step, count)
         frequencies = step * np.arange(count, dtype=np.float64)
         s = order + 1j * frequencies
@@ -335,7 +374,7 @@ class Profiles:
         rounding = UNIT_ROUNDOFF * (4.0 * steps * (1.0 + np.abs(log_ratios)) + 2.0 * count + 96.0)
         sizes = shares * np.abs(powers)
         errors = shares * steps * line.errors * largest + sizes * rounding
-        cut_off = exp(target) / (pi * last)
+        cut_off = exp(plan.target) / (pi * plan.last)
         return Contour(
             direction=direction,
             order=order,
@@ -345,17 +384,19 @@ class Profiles:
             terms=np.asarray(weights * powers / (s * (s - 1.0)), dtype=np.complex128),
             error=1.01 * float(errors.sum()) + cut_off,
             error_of_angles=4.0 * UNIT_ROUNDOFF * float(np.sum(sizes * frequencies)),
-            before=before,
-            after=after,
-            window=window,
+            before=plan.before,
+            after=plan.after,
+            window=plan.window,
         )
 
     def _is_short(self, order: float, step: float, last: float) -> bool:
         """Whether a line up to this frequency takes no more work than it may."""
-        if not last < MOST_FREQUENCIES * step:
-            return False
+        return last < MOST_FREQUENCIES * step and self._work(order, step, last) <= WORK[-1]
+
+    def _work(self, order: float, step: float, last: float) -> float:
+        """Frequencies times nodes."""
         count = ceil(last / step) + 1
-        return count * self.moments.size(order, count * step) <= MOST_WORK
+        return count * self.moments.size(order, count * step)
 
     def _farthest(self, order: float, step: float) -> float:
         """A frequency beyond which every line is too long."""

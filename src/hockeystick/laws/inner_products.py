@@ -1,4 +1,4 @@
-"""Inner products of many complex vectors, whose bits do not depend on the number of threads."""
+"""Inner products of many vectors, whose bits do not depend on the number of threads."""
 
 from typing import Any
 
@@ -11,8 +11,10 @@ DEEP = 256
 """Longer vectors are cut, so that matrix products are no strips, which take three times as long."""
 
 
-def inner_products(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.complex128]:
+def inner_products(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[Any]:
     """``sum_n rows[a, n] columns[b, n]``, shapes (a, n) and (b, n) to (a, b), in whatever order of summation.
+
+    Of real numbers if both are.
 
     >>> inner_products(np.array([[1.0, 2.0j]]), np.array([[1.0, 1.0], [0.0, 1.0]])).tolist()
     [[(1+2j), 2j]]
@@ -21,7 +23,7 @@ def inner_products(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.comp
     if length > DEEP:
         parts = (slice(first, first + DEEP) for first in range(0, length, DEEP))
         return np.asarray(sum(inner_products(rows[:, part], columns[:, part]) for part in parts))
-    products = np.zeros((many, columns.shape[0]), dtype=np.complex128)
+    products = np.zeros((many, columns.shape[0]), dtype=np.result_type(rows, columns))
     # A single row or column would be left to a product with a vector, which more threads may share.
     wide = max(min(columns.shape[0], AT_ONCE // (2 * length)), 2)
     high = max(AT_ONCE // (wide * length), 2)
@@ -33,8 +35,6 @@ def inner_products(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.comp
     return products
 
 
-def _at_least_two(vectors: NDArray[Any]) -> NDArray[np.complex128]:
+def _at_least_two(vectors: NDArray[Any]) -> NDArray[Any]:
     """The vectors, and zeros beside a single one."""
-    if len(vectors) > 1:
-        return np.asarray(vectors, dtype=np.complex128)
-    return np.asarray(np.vstack([vectors, np.zeros_like(vectors)]), dtype=np.complex128)
+    return vectors if len(vectors) > 1 else np.vstack([vectors, np.zeros_like(vectors)])

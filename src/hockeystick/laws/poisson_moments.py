@@ -16,20 +16,25 @@ from numpy.typing import NDArray
 
 from hockeystick.laws.inner_products import inner_products
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.laws.moved_paths import MovedPath, moved_path
 from hockeystick.laws.rotations import rotations
 
 REACH = 8.6
 """Standard deviations beyond every maximum of the tilted density; what lies farther is charged."""
 QUADRATURE = 36.0
 """The trapezoidal rule errs by at most about e^-QUADRATURE of M(c)."""
+NEGLIGIBLE = 1e-18
+"""Share of the mass below which a node is left out of a line; that of all of them is charged."""
 BLOCK = 32
 """Frequencies of a block. Its rotations are those of its first frequency times those of the first block."""
 TOGETHER = 1024
 """Nodes whose rotations are in memory, and in the cache of a processor, at a time."""
 CELL = 1.0 / 64.0
 """Width, in z, of the cells by which the decay of characteristic functions is bounded."""
-LOOK, SMALLEST_WEIGHT = 0.25, 1e-200
-"""Distance of the places at which lines that are too long are looked for, and the least w there: it may underflow."""
+PLACE = 1.0 / 16.0
+"""Distance, in z, of the places at which a path of integration is moved, at most."""
+BY_PATHS = 2e-3
+"""Moved paths bound the sizes of moments whose logarithm is to be below minus this, and slabs those nearer to 1."""
 OCTAVE, OCTAVES = 1.4, 1.4**3
 """Ratio of the frequencies between which one partition in slabs is used: near the end, and at first."""
 LARGEST_ORDER = 1e4
@@ -181,6 +186,10 @@ class PoissonMoments:
         # Beyond the ends the density falls from node to node by at least this factor.
         fall = exp(-spacing * (REACH - 1.0))
         left_out = float(masses[0] + masses[-1]) * fall / (1.0 - fall) / total
+        # Nodes with next to no mass are not turned.
+        kept = masses > NEGLIGIBLE * total
+        left_out += float(masses[~kept].sum()) / total
+        z, logs, log_errors, masses, of_nodes = (each[kept] for each in (z, logs, log_errors, masses, of_nodes))
         of_masses = UNIT_ROUNDOFF * (2.0 * z * z + 4.0 * np.abs(c * logs) + 8.0) + abs(c) * log_errors
         of_masses += np.abs(z) * of_nodes
         of_angles = log_errors + 4.0 * UNIT_ROUNDOFF * np.abs(logs)
@@ -188,20 +197,36 @@ class PoissonMoments:
             float(np.sum(masses * of_masses)) / total
             + left_out
             + 4.0 * exp(-QUADRATURE)
-            + (2 * nodes + 64) * UNIT_ROUNDOFF
+            + (nodes + len(z) + 64) * UNIT_ROUNDOFF
         )
         per_frequency = float(np.sum(masses * of_angles)) / total
-        blocks = ceil(count / BLOCK)
-        sums = np.zeros((blocks, BLOCK), dtype=np.complex128)
-        for first in range(0, nodes, TOGETHER):
-            some = slice(first, first + TOGETHER)
-            within, starts = _rotations(step * logs[some], BLOCK), _rotations(step * BLOCK * logs[some], blocks)
-            sums += inner_products(starts * masses[some], within)
-        ratios = sums.ravel()[:count] / total
+        ratios = self._sums(masses, step * logs, count) / total
         errors = 2.02 * (always + per_frequency * step * np.arange(count, dtype=np.float64)) + 80.0 * UNIT_ROUNDOFF
         log_moment = top + log(total * spacing / sqrt(2.0 * pi))
         log_error = 1.01 * always + UNIT_ROUNDOFF * (8.0 + 4.0 * abs(log_moment) + 4.0 * abs(top))
         return Line(log_moment, log_error, ratios, errors)
+
+    @staticmethod
+    def _sums(masses: Array, angles: Array, count: int) -> NDArray[np.complex128]:
+        """``sum_n masses_n e^(i j angles_n)``, j = 0, 1, ... up to a count.
+
+        With ``j = BLOCK b + k``, k from -BLOCK / 2 on, the sums of ``e^(i BLOCK b angle)`` times the cosines and sines
+        of ``k angle`` are two real products for each of them, and serve k and -k.
+        """
+        half = BLOCK // 2
+        blocks = ceil((count + half) / BLOCK)
+        sums = np.zeros((2 * blocks, 2 * (half + 1)))
+        for first in range(0, len(masses), TOGETHER):
+            some = slice(first, first + TOGETHER)
+            starts = _rotations(BLOCK * angles[some], blocks) * masses[some]
+            within = _rotations(angles[some], half + 1)
+            sums += inner_products(
+                np.concatenate([starts.real, starts.imag]), np.concatenate([within.real, within.imag])
+            )
+        parts = sums[:blocks] + 1j * sums[blocks:]
+        cosines, sines = parts[:, : half + 1], 1j * parts[:, half + 1 :]
+        values = np.concatenate([(cosines - sines)[:, :0:-1], (cosines + sines)[:, :half]], axis=1)
+        return values.ravel()[half : half + count]
 
     def cells(self, c: float) -> "Cells":
         """The tilted measure of z on cells of width CELL between the ends of the nodes, bounded on both sides."""
@@ -224,21 +249,27 @@ class PoissonMoments:
         above = np.cumsum(least[::-1])[::-1]
         return Cells(least, most, above, variations, logs - logs[int(np.argmax(masses))], at_edges, at_edges[1:] - logs)
 
+    def moved_path(self, c: float, needed: float) -> MovedPath:
+        """A bound on ``|M(c + it) / M(c)|`` at high frequencies t, for sizes of about ``e^-needed``."""
+        low, high = self.ends(c)
+        spacing = min(PLACE, 0.12 / self.mu)
+        z = np.arange(low, high + spacing, spacing)
+        logs, weights, _ = self.log_ratios(z)
+        return moved_path(c, self.mu, needed, z, logs, weights)
+
     def settled_frequency(self, c: float, steps: float, log_size: float, at_most: float = inf) -> float:
         """A frequency T such that ``|M(c + it) / M(c)|^steps <= e^log_size`` for every ``t >= T``.
 
-        High frequencies: L has a density under the tilted measure with at most two maxima, so the ratio is at most its
-        total variation over t. Below: the range of z is cut in slabs on which ``t L`` moves by at most pi. With masses
+        For few steps by a path of integration that is moved (:mod:`.moved_paths`). For many of them, high frequencies:
+        L has a density under the tilted measure with at most two maxima, so the ratio is at most its total variation
+        over t. Below: the range of z is cut in slabs on which ``t L`` moves by at most pi. With masses
         p_i and variances v_i of L on them, ``1 - |ratio| >= (2 t^2 / pi^2) sum_i p_i v_i``; and the part of the density
         above any place, of mass p, gives ``1 - |ratio| >= p - (its total variation) / t``. Masses and variances are
         bounded from below cell by cell. Infinite where no such frequency is proved, or none up to ``at_most``.
         """
         needed = -log_size / steps
-        if needed >= 1.0:  # no slab says that much
-            if self._least_variation(c) * exp(min(needed, 700.0)) > at_most:
-                return inf
-            settled = float(self.cells(c).variations[0]) * exp(min(needed, 700.0))
-            return settled if settled <= at_most else inf
+        if needed >= BY_PATHS:
+            return self.moved_path(c, needed).settled(-needed, at_most)
         cells = self.cells(c)
         settled = float(cells.variations[0]) * exp(needed)
         if settled > at_most and steps * cells.drop(at_most / OCTAVE, at_most) < -log_size:
@@ -252,15 +283,6 @@ class PoissonMoments:
                 ratio = OCTAVE
             else:
                 return settled
-
-    def _least_variation(self, c: float) -> float:
-        """Less than what :meth:`cells` says of the total variation of the density of L, from few places."""
-        low, high = self.ends(c)
-        z = np.arange(low, high, LOOK)
-        logs, weights, _ = self.log_ratios(z)
-        heights = c * logs - 0.5 * z * z - np.log(np.maximum(weights, SMALLEST_WEIGHT))
-        log_density = float(heights.max()) - float(self.log_moments(np.array([c]))[0]) - log(self.mu * sqrt(2.0 * pi))
-        return (4.0 if c > -1.0 else 2.0) * exp(min(log_density, 600.0)) * (1.0 - 1e-6)
 
 
 class Cells(NamedTuple):
