@@ -131,6 +131,34 @@ def test_the_chance_to_take_part_in_no_step(steps: int, min_sep: int, prob: floa
         assert abs(mp.exp(pair.active_moments[2]) / active - 1) < 1e-14
 
 
+@pytest.mark.parametrize("prob", [0.2, 0.9, 0.999, 1.0 - 1e-6])
+def test_moments_are_from_above_where_an_example_hardly_ever_stays(prob: float) -> None:
+    """In exact fractions, for a second column so long that what is left of ``1 - h`` decides."""
+    for lengths in ([1.0, 1.0, 1.0], [1.0, 1e3, 1.0], [1.0, 1e6, 1.0]):
+        pair = RenewalMixture(
+            noise_multiplier=1.0,
+            matrix=DenseMatrix(np.diag(lengths)),
+            min_sep=2,
+            participation_prob=prob,
+            warm_start=False,
+            examples_per_user=2,
+        )
+        q, stay = Fraction(prob), (1 - Fraction(prob)) ** 2
+        available = [Fraction(1), stay, stay * stay + 1 - stay]
+        for computed, exact in zip(pair.availability.tolist(), available, strict=True):
+            assert abs(Fraction(computed) / exact - 1) <= Fraction(24, 2**53) / stay
+        active = 1 - stay**3
+        means = [2 * q * a * Fraction(length) / active for a, length in zip(available, lengths, strict=True)]
+        squares = [
+            (2 * q * (1 - q) + 4 * q * q) * a * Fraction(length) ** 2 / active
+            for a, length in zip(available, lengths, strict=True)
+        ]
+        variance, drift, _ = pair.active_moments
+        exact_variance = sum(mean**2 for mean in means)
+        assert exact_variance <= Fraction(variance)
+        assert (sum(squares) - exact_variance) / 2 <= Fraction(drift)
+
+
 def test_columns_are_packed_below_the_diagonal() -> None:
     entries = np.tril(np.random.default_rng(2).uniform(0.1, 1.0, (7, 7)))
     entries[np.subtract.outer(range(7), range(7)) >= 3] = 0.0

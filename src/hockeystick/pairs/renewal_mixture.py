@@ -100,8 +100,9 @@ class RenewalMixture(DominatingPair):
 
     @property
     def availability(self) -> Array:
-        """Probability that the examples are available, at each step; shape (n,). Relative error below 8 n roundoffs.
+        """Probability that the examples are available, at each step; shape (n,).
 
+        Relative error below ``8 n / (1 - h)`` roundoffs, as h is rounded before ``1 - h`` is taken.
         ``E x_t = k_u q a_t`` and ``E x_t^2 = (k_u q (1 - q) + (k_u q)^2) a_t`` for these a_t.
         """
         from hockeystick.pairs.renewal_kernels import availability
@@ -142,7 +143,8 @@ class RenewalMixture(DominatingPair):
         precision = self.noise_multiplier**-2
         variance = float(shift @ shift) * precision / active**2
         half_second = 0.5 * second * precision / active
-        error = 8.0 * self.matrix.rounding + 64 * self.matrix.rows * UNIT_ROUNDOFF
+        of_stay = max(1.0, 0.5 / max(1.0 - self.hit_prob, UNIT_ROUNDOFF))  # chances that hang on 1 - h
+        error = 8.0 * self.matrix.rounding + 64 * self.matrix.rows * UNIT_ROUNDOFF * of_stay
         drift = half_second * (1.0 + error) - 0.5 * variance * (1.0 - error)
         return variance * (1.0 + error), max(drift, 0.0), log(active)
 
