@@ -14,7 +14,7 @@ from types import FrameType
 SOON = 0.02
 """Seconds until an interruption that was swallowed, or has to wait, is repeated."""
 LOADING = "_raw_object_cache_"
-"""How the functions begin that LLVM calls while numba loads or compiles a kernel (``llvmlite.binding.executionengine``).
+"""How the functions of llvmlite begin that LLVM calls while numba loads or compiles a kernel.
 They cannot pass an exception on: LLVM goes on without the kernel's code and aborts the process."""
 
 _began: float | None = None
