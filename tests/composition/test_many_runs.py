@@ -3,6 +3,7 @@
 import pytest
 
 import hockeystick as hs
+from hockeystick.accountants import gaussian
 from hockeystick.certification.issue import certify_with
 from hockeystick.composition.expected import ExpectedEpsilons
 
@@ -26,6 +27,27 @@ def test_searches_begin_at_what_mechanisms_with_other_noise_have(monkeypatch):
     hs.compose(runs, delta=DELTA)
     assert [guess is None for guess in guesses] == [True, True, False, False, False, True, True]
     assert all(guess is None or abs(guess - 1.0) < 1e-2 for guess in guesses)
+
+
+def test_a_search_without_amplification_does_not_begin_at_what_is_certified(monkeypatch):
+    """The epsilon of the Gaussian is a hundred times as large here, and found in a few evaluations."""
+    monkeypatch.setattr("hockeystick.composition.compose.FEW_MECHANISMS", 2)
+    asked, profile = [], gaussian._Profile.__call__
+
+    def watched(self, epsilon):
+        asked.append(epsilon)
+        return profile(self, epsilon)
+
+    monkeypatch.setattr(gaussian._Profile, "__call__", watched)
+    sampler = hs.Poisson(sampling_prob=0.01, steps=100)
+    runs = [hs.Mechanism(sampler=sampler, noise_multiplier=noise) for noise in (2.0, 2.1, 2.2)]
+    hs.compose(runs[:2], delta=DELTA)
+    few, asked[:] = list(asked), []
+    certificates = hs.compose(runs, delta=DELTA).certificates
+    assert len(asked) - len(few) <= 8
+    assert certificates[2].without_amplification > 50.0 * certificates[2].epsilon.upper
+    alone = hs.certify(runs[2], delta=DELTA)
+    assert certificates[2].without_amplification == pytest.approx(alone.without_amplification, rel=2e-9)
 
 
 def test_epsilons_that_make_no_sense_are_no_guesses():

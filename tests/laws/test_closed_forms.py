@@ -8,11 +8,12 @@ import pytest
 from law_oracles import assert_bracketed, gaussian_delta, hand_built, mixture_delta
 
 from hockeystick.laws.discretise import gaussian_law, mixture_law
+from hockeystick.laws.gaussian import about_epsilon
 from hockeystick.laws.gaussian import gaussian_delta as closed_form
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
 from hockeystick.laws.operations import average, compose, power, thin
-from hockeystick.laws.profile import law_delta
+from hockeystick.laws.profile import law_delta, smallest_epsilon
 from hockeystick.types import Direction, Side
 
 FINE = Resolution()
@@ -203,3 +204,16 @@ def test_the_closed_form_is_rounded_to_its_side(sigma: float) -> None:
             assert below < truth < above
             assert above <= truth * (1 + mp.mpf(10) ** -6)
             assert below >= truth * (1 - mp.mpf(10) ** -6)
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.5, 3.0, 20.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
+def test_guesses_of_an_epsilon_are_within_some_percent(mu: float, delta: float) -> None:
+    exact = smallest_epsilon(lambda epsilon: closed_form(1.0, mu, epsilon, Side.UPPER), delta, Side.UPPER)
+    assert abs(about_epsilon(mu, delta) / exact - 1.0) < 0.08
+
+
+def test_guesses_where_there_is_no_epsilon() -> None:
+    """None for no sensitivity; half of mu squared, where nearly all of the profile is below delta."""
+    assert about_epsilon(0.0, 1e-5) == 0.0
+    assert about_epsilon(1e-6, 0.5) == pytest.approx(5e-13)

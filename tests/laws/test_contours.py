@@ -154,6 +154,28 @@ def test_lines_that_take_less_work_are_asked_before_longer_ones(monkeypatch: pyt
     assert Profiles(moments, 100).sides(epsilon, Direction.REMOVE) == other
 
 
+@pytest.mark.parametrize(("rate", "sigma", "steps"), RUNS)
+def test_orders_that_are_not_asked_for_would_change_nothing(rate: float, sigma: float, steps: int) -> None:
+    """The same answers and moment bounds, to the last bit, as with the moments of all orders."""
+    whole = Profiles(PoissonMoments(rate, sigma), steps)
+    for direction in Direction:
+        for reach in (contours.NEAR_ORDERS, contours.FAR_ORDERS):
+            while whole._known(direction, reach).nearer:
+                whole._extended(direction, reach)
+            assert whole._known(direction, reach).orders.size == contours.ORDERS
+    lazy, few = Profiles(PoissonMoments(rate, sigma), steps), 0
+    for epsilon in (0.01, 0.3, 1.0, 3.0, 10.0, 60.0):
+        for direction in Direction:
+            x = epsilon if direction is Direction.REMOVE else -epsilon
+            fresh, bounds = (Profiles(PoissonMoments(rate, sigma), steps) for _ in range(2))
+            assert fresh.sides(epsilon, direction) == lazy.sides(epsilon, direction) == whole.sides(epsilon, direction)
+            least = bounds._least_bound(x, direction, contours.NEAR_ORDERS)
+            assert least == whole._least_bound(x, direction, contours.NEAR_ORDERS)
+            few += any(known.nearer for known in fresh._orders.values())
+    assert few > 0
+    assert whole.at_most(0.3, Direction.REMOVE) == lazy.at_most(0.3, Direction.REMOVE)
+
+
 @pytest.mark.parametrize("negligible", [1e-4, 1e-7])
 @pytest.mark.parametrize("order", [9.0, -2.0])
 def test_nodes_that_are_left_out_are_charged(negligible: float, order: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,8 +130,8 @@ FAULTS = [
     ),
     (
         "laws/contours.py",
-        "bounds[epsilon] = exp(min(least + extra + 1e-9, 0.0))",
-        "bounds[epsilon] = exp(min(least + 1e-9, 0.0))",
+        "reach) + extra + 1e-9, 0.0))",
+        "reach) + 1e-9, 0.0))",
         "what moments say of a call far away is not in its own units",
         "tests/laws/test_contours.py",
     ),
@@ -211,6 +211,20 @@ FAULTS = [
         "[(cosines + sines)[:, :0:-1], ",
         "frequencies before the middle of their block are those after it",
         _TESTS,
+    ),
+    (
+        _CONTOURS,
+        "if not known.nearer or bounds.argmin() > 0:",
+        "if not known.nearer or bounds.argmin() >= 0:",
+        "moments of nearer orders, which say more, are not asked",
+        f"{_TESTS}::test_orders_that_are_not_asked_for_would_change_nothing",
+    ),
+    (
+        _CONTOURS,
+        "(places > RETREATS).all()",
+        "(places >= 0).all()",
+        "a line goes through an order that is not the saddle",
+        f"{_TESTS}::test_orders_that_are_not_asked_for_would_change_nothing",
     ),
     (
         _CONTOURS,

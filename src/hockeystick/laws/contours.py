@@ -27,6 +27,7 @@ from hockeystick.laws.poisson_moments import (
     ERROR_OF_LOGS,
     LARGEST_ORDER,
     OCTAVE,
+    SHARING,
     Moments,
     PoissonMoments,
     relative_error_of_power,
@@ -78,19 +79,34 @@ class Sides(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """Real orders a of moments, and at each: all of shape (n,).
+    """Real orders a of moments, the farthest of them, and at each: all of shape (n,).
 
     Attributes:
+        nearer: groups of orders before them, of which nothing is known yet.
         orders: a.
         log_sizes: ``log M(a)^steps``.
         log_poles: ``log(a (a - 1))``.
         log_bounds: at least the log of ``M(a)^steps`` times the B of :func:`log_peaks`.
     """
 
+    nearer: tuple[Array, ...]
     orders: Array
     log_sizes: Array
     log_poles: Array
     log_bounds: Array
+
+    @property
+    def first(self) -> int:
+        """How many orders there are before them."""
+        return sum(orders.size for orders in self.nearer)
+
+    def extended(self, moments: Moments, steps: float) -> "Orders":
+        """The same with the next group of nearer ones."""
+        orders = self.nearer[-1]
+        log_sizes = steps * moments.log_moments(orders)
+        log_bounds = log_sizes + steps * ERROR_OF_LOGS + log_peaks(orders)
+        group = (orders, log_sizes, np.log(orders * (orders - 1.0)), log_bounds)
+        return Orders(self.nearer[:-1], *(np.append(near, far) for near, far in zip(group, self[1:], strict=True)))
 
 
 class Distant(NamedTuple):
@@ -270,7 +286,7 @@ class Profiles:
                         lines.setdefault((reach, saddle - retreat), []).append(epsilon)
                 for (reach, place), together in lines.items():
                     known = self._known(direction, reach)
-                    plan = self._planned(float(known.orders[place]), direction, known)
+                    plan = self._planned(float(known.orders[place - known.first]), direction, known)
                     if plan is not None and least < plan.work <= most:
                         yield from zip(together, self._line(plan, direction).sides_of(together), strict=True)
 
@@ -288,9 +304,14 @@ class Profiles:
         if (direction, reach) not in self._orders:
             distances = np.geomspace(3e-3, min(reach / self.moments.mu, LARGEST_ORDER), self.count)
             orders = 1.0 + distances if direction is Direction.REMOVE else -distances
-            log_sizes = self.steps * self.moments.log_moments(orders)
-            log_bounds = log_sizes + self.steps * ERROR_OF_LOGS + log_peaks(orders)
-            self._orders[direction, reach] = Orders(orders, log_sizes, np.log(orders * (orders - 1.0)), log_bounds)
+            groups, nothing = np.array_split(orders, ceil(self.count / SHARING)), np.empty(0)
+            none = Orders(tuple(groups), nothing, nothing, nothing, nothing)
+            self._orders[direction, reach] = none.extended(self.moments, self.steps)
+        return self._orders[direction, reach]
+
+    def _extended(self, direction: Direction, reach: float) -> Orders:
+        """The known orders with a group of nearer ones."""
+        self._orders[direction, reach] = self._known(direction, reach).extended(self.moments, self.steps)
         return self._orders[direction, reach]
 
     def _saddles(self, epsilons: Sequence[float], direction: Direction) -> list[tuple[float, int]]:
@@ -306,14 +327,27 @@ class Profiles:
         ]
 
     def _smallest(self, epsilons: Sequence[float], direction: Direction, reach: float) -> list[int]:
+        """The place among all orders, for each epsilon, at which the integrand is smallest on the real line.
+
+        Its logarithm is convex, so what is least, and not among the nearest orders that are known, is least of all.
+        """
+        x = np.array(epsilons) if direction is Direction.REMOVE else -np.array(epsilons)
         known = self._known(direction, reach)
-        sign = 1.0 if direction is Direction.REMOVE else -1.0
-        if len(epsilons) == 1:
-            return [int((known.log_sizes - sign * epsilons[0] * known.orders - known.log_poles).argmin())]
-        x = sign * np.array(epsilons)
-        heights = known.log_sizes - np.multiply.outer(x, known.orders) - known.log_poles
-        places: list[int] = np.argmin(heights, axis=1).tolist()
-        return places
+        while True:
+            heights = known.log_sizes - np.multiply.outer(x, known.orders) - known.log_poles
+            places = heights.argmin(axis=1)
+            if not known.nearer or (places > RETREATS).all():  # lines towards the pole may be asked too
+                return [known.first + place for place in places.tolist()]
+            known = self._extended(direction, reach)
+
+    def _least_bound(self, x: float, direction: Direction, reach: float) -> float:
+        """The least of ``log_bounds - a x``, which is convex in a as well, over all orders."""
+        known = self._known(direction, reach)
+        while True:
+            bounds = known.log_bounds - known.orders * x
+            if not known.nearer or bounds.argmin() > 0:
+                return float(bounds.min())
+            known = self._extended(direction, reach)
 
     def by_moments(self, epsilon: float, direction: Direction) -> float:
         """An upper bound on delta from the moments at the known orders; 1 where the noise is out of reach."""
@@ -326,10 +360,8 @@ class Profiles:
         possible = [epsilon for epsilon in epsilons if not self._is_impossible(epsilon, direction)]
         bounds = dict.fromkeys(epsilons, 0.0)
         for epsilon, (reach, _) in zip(possible, self._saddles(possible, direction) if possible else (), strict=True):
-            known = self._known(direction, reach)
             x, extra = (epsilon, epsilon) if direction is Direction.REMOVE else (-epsilon, 0.0)
-            least = float(np.min(known.log_bounds - known.orders * x))
-            bounds[epsilon] = exp(min(least + extra + 1e-9, 0.0))
+            bounds[epsilon] = exp(min(self._least_bound(x, direction, reach) + extra + 1e-9, 0.0))
         return [bounds[epsilon] for epsilon in epsilons]
 
     def _is_impossible(self, epsilon: float, direction: Direction) -> bool:

@@ -3,11 +3,13 @@
 import numpy as np
 
 from hockeystick.laws.law import Array
-from hockeystick.laws.normal import log_ndtr
+from hockeystick.laws.normal import log_ndtr, ndtri
 from hockeystick.types import Side
 
 ROUNDING = 1e-12
 """Relative rounding that both sides allow for; see ``gaussian_delta``."""
+TURNS = 4
+"""Rounds of a guess, which is within some percent after them."""
 SMALLEST = 2.0**-1074
 """The smallest double, by which numbers that small are rounded; chains of users multiply deltas by up to e^700."""
 
@@ -44,3 +46,17 @@ def gaussian_deltas(mu: float, epsilons: Array, side: Side) -> Array:
     deltas: Array = np.exp(np.minimum(log_deltas, 0.0))
     moved: Array = np.maximum(deltas + sign * SMALLEST, 0.0)
     return moved
+
+
+def about_epsilon(mu: float, delta: float) -> float:
+    """About the epsilon at which this Gaussian's delta is ``delta``, a guess that proves nothing, and 0 for none.
+
+    With ``u = eps / mu - mu / 2``, delta is about ``Phi(-u) mu / (u + mu)`` where u is above 0.
+
+    >>> round(about_epsilon(1.0, 1e-5), 1)
+    4.4
+    """
+    u = 0.0
+    for _ in range(TURNS):
+        u = max(-float(ndtri(min(delta * (u + mu) / mu, 0.5))), 0.0) if mu > 0.0 else 0.0
+    return mu * (u + 0.5 * mu)
