@@ -117,3 +117,13 @@ def test_frozen_weights_may_be_used_anywhere():
     layer = torch.nn.Linear(4, 4).requires_grad_(False)
     x = torch.randn(5, 4, requires_grad=True)
     layers.check_uses(layer(layer(x)), layer)
+
+
+def test_a_parameter_of_two_layers_has_two_uses():
+    """Which is refused where norms are taken, in words of its own."""
+    first, second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+    second.weight = first.weight
+    both = torch.nn.Sequential(first, second)
+    layers.check_uses(both(torch.randn(5, 4)), both)
+    with pytest.raises(UnsupportedError, match="is used 3 times"):
+        layers.check_uses(both(torch.randn(5, 4)) + first.weight.sum(), both)

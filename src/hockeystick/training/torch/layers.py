@@ -94,9 +94,11 @@ def check_uses(losses: torch.Tensor, module: torch.nn.Module) -> None:
             else:
                 seen.add(node)
                 waiting.append(node)
-    for layer, part in module.named_modules():
-        for name, parameter in part.named_parameters(recurse=False) if type(part) in ONCE else ():
-            if uses[parameter] > 1:
+    once = [(layer, part) for layer, part in module.named_modules() if type(part) in ONCE]
+    owners = Counter(parameter for _, part in once for parameter in part.parameters(recurse=False))
+    for layer, part in once:
+        for name, parameter in part.named_parameters(recurse=False):
+            if uses[parameter] > owners[parameter]:  # layers that share a parameter are refused where norms are taken
                 raise UnsupportedError(
                     f"The parameter {name!r} of the layer {layer!r} is used {uses[parameter]} times in this pass, once "
                     "by the layer, and ghost clipping has norms of that use alone; give each use a layer of its own "
