@@ -5,6 +5,7 @@ import inspect
 import pickle
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -172,6 +173,35 @@ def test_errors_of_the_body_are_left_alone() -> None:
     with pytest.raises(TypeError, match="unsupported operand") as raised:
         Half().of("3")  # type: ignore[arg-type]
     assert not isinstance(raised.value, WrongCallError)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("certfy", "certify"),
+        ("Certify", "certify"),
+        ("BallsInBin", "BallsInBins"),
+        ("PrivacyEngine", "torch.PrivacyEngine"),
+    ],
+)
+def test_a_name_that_is_not_there_is_answered_with_the_one_that_is_meant(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(hs, name)
+    assert str(raised.value) == f"module 'hockeystick' has no attribute {name!r} (did you mean 'hockeystick.{meant}'?)"
+
+
+def test_names_that_resemble_nothing_are_left_alone() -> None:
+    for name in ("xyzzy", "__wrapped__", "_certify"):
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'$"):
+            getattr(hs, name)
+
+
+def test_what_is_elsewhere_is_there() -> None:
+    for name, place in hs._ELSEWHERE.items():
+        room = place.split(".")[0]
+        assert place.endswith(f".{name}")
+        with suppress(ImportError):
+            assert hasattr(getattr(hs, room), name)
 
 
 def test_other_words_mean_arguments_that_there_are() -> None:

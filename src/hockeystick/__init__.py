@@ -154,6 +154,16 @@ _ROOMS = {
     "training": "hockeystick.training",
 }
 
+_ELSEWHERE = {
+    "ExecutionPlanConfig": "jax.ExecutionPlanConfig",
+    "PrivacyEngine": "torch.PrivacyEngine",
+    "Run": "training.Run",
+    "Strategy": "flower.Strategy",
+    "Trainer": "huggingface.Trainer",
+    "stream": "noise.stream",
+}
+"""What is looked for here, and is in a room."""
+
 __all__ = [
     "Adjacency",
     "Attribution",
@@ -232,10 +242,21 @@ def __getattr__(name: str) -> object:
     if name in _ROOMS:
         return import_module(_ROOMS[name])
     if name not in _HOMES:
-        raise AttributeError(f"module 'hockeystick' has no attribute {name!r}")
+        raise AttributeError(f"module 'hockeystick' has no attribute {name!r}{_hint(name)}")
     value = getattr(import_module(f"hockeystick.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
+
+
+def _hint(name: str) -> str:
+    """What was meant by a name that is not here; nothing for private names, which programs look for in any module."""
+    if name.startswith("_"):
+        return ""
+    from hockeystick.misspelt import nearest
+
+    names = {known.lower(): known for known in (*_HOMES, *_ROOMS)}
+    meant = _ELSEWHERE.get(name) or names.get(nearest(name, names) or "")
+    return f" (did you mean 'hockeystick.{meant}'?)" if meant else ""
 
 
 def __dir__() -> list[str]:

@@ -76,6 +76,16 @@ def test_bad_input(cli, phases, arguments, named):
     cli.refuses("compose", *arguments, says=[named])
 
 
+def test_of_several_files_the_one_that_is_wrong_is_named(cli, phases):
+    Path("bare.toml").write_text(PHASES.replace("noise_multiplier = 2.0\n", ""))
+    wrong = "Phase 2: The 'noise_multiplier' field is missing"
+    said = cli.refuses("compose", "bare.toml", says=[wrong])
+    assert "bare.toml" not in said
+    cli.refuses("compose", phases, "bare.toml", says=[f"In 'bare.toml': {wrong}"])
+    cli.write_plan({"mechanism.noise_multiplier": None}, name="plan.toml")
+    cli.refuses("compose", phases, "plan.toml", says=["In 'plan.toml': The 'noise_multiplier' field is missing"])
+
+
 def test_files_without_one_delta_say_which_option_has_it(cli):
     for name, delta in (("none.toml", None), ("one.toml", "1e-5"), ("other.toml", "1e-6")):
         cli.write_plan({"target.delta": delta}, name=name)

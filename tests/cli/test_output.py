@@ -1,6 +1,7 @@
 """What the commands print: clean JSON with the documented keys, text for people, files that are whole."""
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from hockeystick import Certificate, Kind, __version__
 from hockeystick.accountants.registry import every_accountant
+from hockeystick.cli import common
 from hockeystick.errors import InvalidInputError
 from hockeystick.pairs.registry import PAIRS, pair_types
 from hockeystick.plan import Plan
@@ -267,6 +269,22 @@ class Impatient:
 
 
 @pytest.mark.parametrize("command", ["calibrate", "epsilon", "delta"])
+def test_long_work_is_reported_again_at_growing_intervals(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(common, "AGAIN_SECONDS", 0.02)
+    with common.working("waiting", None):
+        said, end = "", time.monotonic() + 30.0
+        while said.count("still") < 3 and time.monotonic() < end:
+            time.sleep(0.02)
+            said += capsys.readouterr().err
+    lines = [line for line in said.splitlines() if "still" in line]
+    assert lines[:3] == [f"hockeystick: {seconds} s: still waiting" for seconds in ("0.02", "0.04", "0.08")]
+    capsys.readouterr()
+    time.sleep(0.3)  # longer than until the next line would be due
+    assert "still" not in capsys.readouterr().err
+
+
 def test_a_result_that_cannot_be_saved_is_printed_all_the_same(
     cli: Any, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

@@ -30,12 +30,16 @@ from hockeystick.accountants import (
 )
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.retired import RETIRED
-from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.mechanism import Mechanism
+from hockeystick.misspelt import nearest
 from hockeystick.pairs.registry import pair_types, registered
 
 INSTALL_PAPERS = "run pip install . in your clone of hockeystick"
 """How to get the methods of the papers."""
+
+OTHER_METHODS = {"moments": "renyi", "pld": "direct", "prv": "direct", "rdp": "renyi"}
+"""What other libraries call what these accountants do."""
 
 ACCOUNTANTS: dict[str, Accountant] = {
     module.ACCOUNTANT.name: module.ACCOUNTANT
@@ -88,6 +92,7 @@ def every_accountant() -> dict[str, Accountant]:
 
 def accountant(name: str) -> Accountant:
     """The accountant of this name; raises InvalidInputError with the known names otherwise."""
+    name = name if isinstance(name, str) else shortened(name)
     if name in ACCOUNTANTS:
         return ACCOUNTANTS[name]
     known = every_accountant()
@@ -99,7 +104,9 @@ def accountant(name: str) -> Accountant:
             f"The method {name!r} is in the package hockeystick_papers, which is not installed; {INSTALL_PAPERS}."
         )
     gone = "" if retired is None else f", which was retired in {retired.since},"
-    raise InvalidInputError(f"The 'method' field must be one of {', '.join(known)}. Got {name!r}{gone} instead.")
+    near = nearest(OTHER_METHODS.get(name, name), known) if retired is None else None
+    hint = f" (did you mean {near!r}?)" if near else ""
+    raise InvalidInputError(f"The 'method' field must be one of {', '.join(known)}. Got {name!r}{gone} instead{hint}.")
 
 
 def reference_of(name: str) -> str:

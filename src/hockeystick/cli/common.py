@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -73,6 +74,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 MOST_PARAMETERS = 1e15
 QUIET_SECONDS = 1.0
 """Work that takes less than this reports no progress."""
+AGAIN_SECONDS = 10.0
+"""When work that is not shown by a bar is reported again, for the first time."""
 
 
 def emit(text: str) -> None:
@@ -339,8 +342,28 @@ def say_if_slow(what: str) -> Iterator[None]:
 
 
 @contextmanager
+def _said_again(task: str) -> Iterator[None]:
+    """Report on stderr that a task goes on, after 10, 20, 40, ... seconds: a log is not silent, and stays short."""
+    over, began = threading.Event(), time.monotonic()
+
+    def report() -> None:
+        seconds = AGAIN_SECONDS
+        while not over.wait(began + seconds - time.monotonic()):
+            say(f"{seconds:g} s: still {task}")
+            seconds *= 2.0
+
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(QUIET_SECONDS)  # nothing is reported afterwards
+
+
+@contextmanager
 def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
-    """After QUIET_SECONDS: a bar of the budget used on a terminal, one line anywhere else; and what is reported."""
+    """After QUIET_SECONDS: a bar of the budget used on a terminal, ever rarer lines elsewhere; and what is reported."""
 
     def report(line: str) -> None:
         if deadline.elapsed() >= QUIET_SECONDS:
@@ -350,7 +373,7 @@ def _progress(task: str, deadline: "Deadline") -> Iterator[None]:
     deadline.on_report = report
     if not sys.stderr.isatty():
         limit = "" if deadline.seconds == float("inf") else f", at most {deadline.seconds:g} s"
-        with say_if_slow(f"{task}{limit}"):
+        with say_if_slow(f"{task}{limit}"), _said_again(task):
             yield
         return
     from rich.console import Console

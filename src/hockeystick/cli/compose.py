@@ -123,8 +123,11 @@ def _runs(files: list[str]) -> "tuple[list[AnyCertificate | Mechanism], list[flo
     deltas = []
     for file in files:
         if Path(file).suffix.lower() == ".toml":
-            phases = Phases.load(file)
-            runs += phases.mechanisms()
+            try:
+                phases = Phases.load(file)
+                runs += phases.mechanisms()
+            except InvalidInputError as error:
+                raise InvalidInputError(f"In {shortened(file)}: {error}" if len(files) > 1 else str(error)) from None
             deltas += [phases.target.delta] if phases.target.delta is not None else []
             continue
         certificate = common.with_matrix(certificate_of_one_run(file), None)

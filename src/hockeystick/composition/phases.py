@@ -81,7 +81,7 @@ class Phases:
                 mechanism = plan.mechanism()
                 mechanisms.append(mechanism.with_noise(mechanism.sigma))
             except InvalidInputError as error:
-                raise InvalidInputError(_in_phase(number, error)) from None
+                raise InvalidInputError(_in_phase(number, error) if len(self.plans) > 1 else str(error)) from None
         return mechanisms
 
 
