@@ -14,7 +14,7 @@ from hockeystick.laws.profile import MAX_EPSILON, each, smallest_epsilon
 from hockeystick.laws.profile import Profile as Profile
 from hockeystick.notebook import table
 from hockeystick.spec import real_number
-from hockeystick.types import Direction, Kind, Side
+from hockeystick.types import Direction, Kind, Side, as_side
 
 Numbers = Sequence[float] | NDArray[np.floating[Any]] | NDArray[np.integer[Any]]
 
@@ -142,6 +142,7 @@ class Bound:
     claim: Any = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "side", as_side(self.side))
         if self.side is Side.UPPER and set(self.profiles) != set(Direction):
             raise InvalidInputError("An upper bound must cover both directions, remove and add.")
         checked = {profile: _Checked(profile, self.side) for profile in dict.fromkeys(self.profiles.values())}

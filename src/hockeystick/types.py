@@ -1,6 +1,11 @@
 """The few words that every layer shares."""
 
 from enum import StrEnum
+from typing import TypeVar
+
+from hockeystick.errors import InvalidInputError, shortened
+
+E = TypeVar("E", bound=StrEnum)
 
 
 class Direction(StrEnum):
@@ -35,3 +40,23 @@ class Adjacency(StrEnum):
     """One example is present in one dataset and absent from the other."""
     REPLACE = "replace"
     """One example is replaced by any other."""
+
+
+def as_side(given: object) -> Side:
+    """The Side that a caller gives, or whose word he gives: the word is equal to it, but is not the same object.
+
+    Raises: InvalidInputError for anything else.
+    """
+    return given if isinstance(given, Side) else _member(Side, "side", given)
+
+
+def as_direction(given: object) -> Direction:
+    """The Direction that a caller gives, or whose word he gives; raises InvalidInputError for anything else."""
+    return given if isinstance(given, Direction) else _member(Direction, "direction", given)
+
+
+def _member(words: type[E], name: str, given: object) -> E:
+    for member in words:
+        if given == member:
+            return member
+    raise InvalidInputError(f"The {name!r} argument must be one of {', '.join(words)}. Got {shortened(given)} instead.")

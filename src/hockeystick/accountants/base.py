@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from hockeystick.bounds import Bound, Profile, best_of
-from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.groups import chained
 from hockeystick.laws.law import Law
@@ -25,7 +25,7 @@ from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.users import Users
 from hockeystick.settings import Settings
 from hockeystick.spec import expect_kind
-from hockeystick.types import Direction, Kind, Side
+from hockeystick.types import Direction, Kind, Side, as_side
 
 Profiles = Mapping[Direction, Profile]
 """One profile for each direction."""
@@ -114,10 +114,8 @@ class Accountant:
 
     def bound(self, pair: DominatingPair, side: Side, settings: Settings | None = None) -> Bound:
         """The bound of this accountant on one side of the pair's profile; raises as :meth:`bounds` does."""
-        if side not in tuple(Side):
-            raise InvalidInputError(f"The 'side' argument must be one of {', '.join(Side)}. Got {side!r} instead.")
         expect_kind("settings", settings, Settings, "hs.Settings, such as hs.Settings(deadline=hs.Deadline(60.0))")
-        side = Side(side)  # a caller's string is equal to its Side, but not the same object
+        side = as_side(side)
         return self.bounds(pair, (side,), Settings() if settings is None else settings)[side]
 
     def bounds(self, pair: DominatingPair, sides: Sequence[Side], settings: Settings) -> dict[Side, Bound]:

@@ -12,7 +12,7 @@ from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.law import Array
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.spec import real_number
-from hockeystick.types import Direction, Side
+from hockeystick.types import Direction, Side, as_direction
 
 TOLERANCE = 5e-7
 """How far the supremum over epsilon of a trade-off function may be from its bound, unless said otherwise."""
@@ -183,6 +183,7 @@ def _profiles(bound: Bound, direction: Direction | None) -> tuple[SampledProfile
     if direction is None:
         both = SampledProfile(bound.delta)
         return both, both
+    direction = as_direction(direction)
     other = Direction.ADD if direction is Direction.REMOVE else Direction.REMOVE
     return _one_direction(bound, direction), _one_direction(bound, other)
 

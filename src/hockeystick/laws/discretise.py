@@ -26,7 +26,7 @@ from hockeystick.laws.law import (
     point_mass_at_one,
 )
 from hockeystick.laws.operations import affine
-from hockeystick.types import Side
+from hockeystick.types import Side, as_side
 
 QUADRATURE_POINTS = 12
 """Of Gauss and Legendre for each cell; cells are short enough that more would change rounding alone."""
@@ -98,7 +98,7 @@ def mixture_law(
 
     Cost: O(nodes * k) exponentials.
     """
-    weights = np.asarray(weights, dtype=np.float64)
+    side, weights = as_side(side), np.asarray(weights, dtype=np.float64)
     sensitivities = np.asarray(sensitivities, dtype=np.float64)
     moved = sensitivities > 0.0
     taking_part = float(weights[moved].sum())

@@ -15,7 +15,7 @@ import numpy as np
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.law import FAR, ORDINARY, Array, Law, Units
 from hockeystick.spec import real_number
-from hockeystick.types import Side
+from hockeystick.types import Side, as_side
 
 COARSE_NODES = 80
 """Grids are chosen from a summary of each law with about this many nodes."""
@@ -54,7 +54,7 @@ class Resolution:
 
     def for_side(self, side: Side) -> int:
         """Nodes for each unit of score, by side."""
-        return self.nodes_per_unit if side is Side.UPPER else -(-3 * self.nodes_per_unit // 4)
+        return self.nodes_per_unit if as_side(side) is Side.UPPER else -(-3 * self.nodes_per_unit // 4)
 
     @property
     def tail(self) -> float:

@@ -19,7 +19,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Array, Law, lower_law
 from hockeystick.laws.mixture_kernels import polynomial
 from hockeystick.laws.operations import affine
-from hockeystick.types import Side
+from hockeystick.types import Side, as_side
 
 FARTHEST = 30.0
 """Nodes reach this far; upper laws move components with larger shifts to infinity. It matters from epsilon 200 on."""
@@ -58,7 +58,7 @@ def lattice_law(
     Raises: InvalidInputError when the masses are not those of a law.
     Cost: one multiplication and addition for each node, component and quadrature point (5 or 6 of them).
     """
-    masses = np.asarray(masses, dtype=np.float64)
+    side, masses = as_side(side), np.asarray(masses, dtype=np.float64)
     _check(masses, lost, weight_error, side)
     step = spacing / noise_multiplier
     masses, step, lost = _within_reach(masses, step, lost, side, resolution.tail)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hockeystick.types import Side
+from hockeystick.types import Side, as_side
 
 Array = NDArray[np.float64]
 
@@ -108,6 +108,9 @@ class Law:
     place_error: float
     units: Units = ORDINARY
     horizon: float = inf
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "side", as_side(self.side))
 
     @property
     def floor(self) -> float:

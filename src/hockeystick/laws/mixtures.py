@@ -16,7 +16,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.laws.lattice import lattice_law
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array, Law
 from hockeystick.laws.mixture_kernels import two_point_sum
-from hockeystick.types import Side
+from hockeystick.types import Side, as_side
 
 FINEST = 1 << 16
 """No lattice divides the largest summand into more parts: time and memory grow with them."""
@@ -55,6 +55,7 @@ def sum_masses(
     Raises: InvalidInputError for probabilities outside [0, 1].
     Source: choquette-choo-2024, Appendix F.4. Cost: O(n K) with K lattice points in the end.
     """
+    side = as_side(side)
     chances = np.asarray(probabilities, dtype=np.float64)
     if not np.all((chances >= 0.0) & (chances <= 1.0)):
         raise InvalidInputError("The 'probabilities' parameter must lie in [0, 1]. Got others instead.")
@@ -73,6 +74,7 @@ def sum_masses(
 
 def coarsen(law: LatticeMasses, factor: int, side: Side) -> LatticeMasses:
     """A law on a lattice with ``factor`` times the spacing, rounded up for UPPER and down for LOWER."""
+    side = as_side(side)
     if factor == 1:
         return law
     top = law.masses.size - 1
@@ -102,6 +104,7 @@ def product_mixture_law(
         sensitivities: shape (n,), non-negative, in the unit of sigma = ``noise_multiplier``.
         shares: accuracy of the lattice; the time of the sum grows with it.
     """
+    side = as_side(side)
     probabilities, sensitivities = np.asarray(probabilities, np.float64), np.asarray(sensitivities, np.float64)
     spacing, factor = _lattice(probabilities, sensitivities, shares)
     law = sum_masses(probabilities, sensitivities, spacing, side, prune=resolution.tail)
@@ -131,6 +134,7 @@ def any_mixture_law(
 
     Cost: that of lattice_law, or O(nodes * k) exponentials.
     """
+    side = as_side(side)
     places, inverse = np.unique(np.asarray(sensitivities, dtype=np.float64), return_inverse=True)
     weights: Array = np.zeros(places.size)
     np.add.at(weights, inverse, probabilities)

@@ -9,7 +9,7 @@ import numpy as np
 from hockeystick.bracketing import close_bracket
 from hockeystick.laws.law import ORDINARY, UNDERFLOW, UNIT_ROUNDOFF, Array, Law
 from hockeystick.spec import LARGEST_EPSILON
-from hockeystick.types import Direction, Side
+from hockeystick.types import Direction, Side, as_direction
 
 MAX_EPSILON = LARGEST_EPSILON
 Profile = Callable[[float], float]
@@ -38,7 +38,7 @@ def law_delta(law: Law, epsilon: float, direction: Direction) -> float:
     of the true X; so the profile is read at a threshold moved by ``place_error`` and scaled by both errors.
     Relative accuracy also far in the tail: only non-negative terms are added. O(nodes).
     """
-    epsilon = float(epsilon)  # exp of a single would be rounded like one
+    epsilon, direction = float(epsilon), as_direction(direction)  # exp of a single would be rounded like one
     upper = law.side is Side.UPPER
     moved = law.place_error + 8 * UNIT_ROUNDOFF
     slack = law.mass_error + moved + (law.size + 8) * UNIT_ROUNDOFF
@@ -69,6 +69,7 @@ def law_deltas(law: Law, epsilons: Sequence[float], direction: Direction) -> lis
     The same but for rounding, for which twice as many additions are charged. O(nodes + epsilons log nodes).
     """
     assert law.side is Side.UPPER
+    direction = as_direction(direction)
     moved = law.place_error + 8 * UNIT_ROUNDOFF
     error = law.mass_error + moved + (2 * law.size + 16) * UNIT_ROUNDOFF
     if not (error < 1.0 and law.is_finite):
@@ -94,6 +95,7 @@ def product_delta(first: Law, second: Law, epsilon: float, direction: Direction)
     """
     assert first.side is second.side is Side.UPPER
     assert first.units == second.units == ORDINARY
+    direction = as_direction(direction)
     size = first.size + 2 * second.size
     place_error = (first.place_error + second.place_error) * (1.0 + first.place_error) + 16 * UNIT_ROUNDOFF
     mass_error = (first.mass_error + second.mass_error) * (1.0 + first.mass_error) + (size + 64) * UNIT_ROUNDOFF

@@ -23,7 +23,7 @@ from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Law, lower_law
 from hockeystick.laws.operations import average, power, project, visits
 from hockeystick.laws.scores import scored, two_valued
 from hockeystick.spec import real_number
-from hockeystick.types import Side
+from hockeystick.types import Side, as_side
 
 LARGEST_EPSILON = 250.0
 """Of one answer; ratios above e^250 are near what laws hold."""
@@ -54,6 +54,7 @@ def finite_law(with_example: Sequence[float], without: Sequence[float], side: Si
 
     Raises: InvalidInputError for rows of different lengths, and for weights that are none.
     """
+    side = as_side(side)
     p, q = _shares("with_example", with_example), _shares("without", without)
     if len(p) != len(q):
         raise InvalidInputError(
@@ -111,6 +112,7 @@ def laplace_law(noise_multiplier: float, side: Side, resolution: Resolution) -> 
 
     Raises: InvalidInputError for a scale out of range.
     """
+    side = as_side(side)
     _expect("noise_multiplier", noise_multiplier, 1.0 / LARGEST_EPSILON, float("inf"))
     epsilon = 1.0 / noise_multiplier
     cells = max(ceil(resolution.for_side(side) * max(epsilon, 1.0)), 2)
@@ -135,6 +137,7 @@ def discrete_gaussian_law(noise_multiplier: float, side: Side) -> Law:
 
     Raises: InvalidInputError for a sigma out of range.
     """
+    side = as_side(side)
     _expect("noise_multiplier", noise_multiplier, 0.25, 1000.0)
     end = ceil(VISIBLE * noise_multiplier) + 2
     k = np.arange(-end, end + 1.0)
