@@ -30,35 +30,31 @@ class Ends(NamedTuple):
     limit: float
 
 
-@kernel
-def _running_sums(values: Array) -> Array:
-    """The sums of the first 0, 1, 2, ... values."""
-    sums = np.zeros(values.size + 1)
-    for i in range(values.size):
-        sums[i + 1] = sums[i] + values[i]
-    return sums
+class Sums(NamedTuple):
+    """Masses of the first 0, 1, 2, ... partners (``low``), and of the last (``high``); shape (partners + 1,)."""
+
+    low_q: Array
+    low_p: Array
+    high_q: Array
+    high_p: Array
 
 
-@kernel
-def _running_sums_back(values: Array) -> Array:
-    """The sums of the last 0, 1, 2, ... values."""
-    sums = np.zeros(values.size + 1)
-    for i in range(values.size):
-        sums[i + 1] = sums[i] + values[values.size - 1 - i]
-    return sums
+def _running_sums(h: Array, mass_h: Array) -> Sums:
+    """The sums of the partners' masses, added one by one."""
+
+    def sums(values: Array) -> Array:
+        return np.concatenate([[0.0], np.cumsum(values)])
+
+    moments = mass_h * h
+    return Sums(sums(mass_h), sums(moments), sums(mass_h[::-1]), sums(moments[::-1]))
 
 
-@kernel
 def _open_above(grid: Array) -> Array:
     """The grid with infinity behind its last node."""
-    edge = np.empty(grid.size + 1)
-    for i in range(grid.size):
-        edge[i] = grid[i]
-    edge[grid.size] = np.inf
-    return edge
+    return np.append(grid, np.inf)
 
 
-@kernel
+@kernel(inline="always")
 def _row_masses(mass: float, ratio: float, q: float, p_low: float, p_high: float, product: bool) -> tuple[float, float]:
     """Q- and P-mass of one node's pairs with partners that have ``q`` and ``p_low + p_high`` together."""
     if product:
@@ -81,25 +77,20 @@ def _skippable(mass: float, ratio: float, q: Array, p: Array, product: bool, ski
 
 
 @kernel
-def _partners(
-    mass: float, ratio: float, low_q: Array, low_p: Array, high_q: Array, high_p: Array, product: bool, skip: float
-) -> tuple[int, int, float, float]:
-    """The range of partners that are visited for one node, and the masses of the pairs with the others.
-
-    ``low_*`` are running sums of the partners' masses from the first one on, ``high_*`` from the last one back.
-    """
-    size = low_q.size - 1
-    low, high = _skippable(mass, ratio, low_q, low_p, product, skip), 0
+def _partners(mass: float, ratio: float, sums: Sums, product: bool, skip: float) -> tuple[int, int, float, float]:
+    """The range of partners that are visited for one node, and the masses of the pairs with the others."""
+    size = sums.low_q.size - 1
+    low, high = _skippable(mass, ratio, sums.low_q, sums.low_p, product, skip), 0
     if low < size:
-        high = _skippable(mass, ratio, high_q, high_p, product, skip)
+        high = _skippable(mass, ratio, sums.high_q, sums.high_p, product, skip)
     if low + high >= size:
-        q, p = _row_masses(mass, ratio, low_q[size], low_p[size], 0.0, product)
-        return 0, 0, q, p
-    q, p = _row_masses(mass, ratio, low_q[low] + high_q[high], low_p[low], high_p[high], product)
-    return low, size - high, q, p
+        low, high = size, 0
+    q, p_low, p_high = sums.low_q[low] + sums.high_q[high], sums.low_p[low], sums.high_p[high]
+    of_q, of_p = _row_masses(mass, ratio, q, p_low, p_high, product)
+    return low, size - high, of_q, of_p
 
 
-@kernel
+@kernel(inline="always")
 def _within(ratio: float, h: Array, product: bool, limit: float) -> int:
     """How many partners, from the first one on, have pairs with a product of at most ``limit``."""
     if not product or ratio * h[-1] <= limit:
@@ -114,20 +105,19 @@ def _within(ratio: float, h: Array, product: bool, limit: float) -> int:
     return below
 
 
-@kernel
-def _cell(grid: Array, ratio: float) -> int:
-    """Index k of the cell with grid[k] <= ratio < grid[k+1]; 0 below the grid, the last node above it."""
-    below, above = 0, grid.size  # np.searchsorted would take half a second to compile
+@kernel(inline="always")
+def _cell(edge: Array, ratio: float) -> int:
+    """Index k of the cell with edge[k] <= ratio < edge[k+1]; 0 below the first edge. The last edge is infinite."""
+    below, above = 0, edge.size - 1  # np.searchsorted would take half a second to compile
     while below < above:
         middle = (below + above) // 2
-        if grid[middle] <= ratio:
+        if edge[middle] <= ratio:
             below = middle + 1
         else:
             above = middle
     return max(below - 1, 0)
 
 
-@kernel
 def spread_pairs(
     g: Array, mass_g: Array, h: Array, mass_h: Array, grid: Array, product: bool, square: bool, ends: Ends
 ) -> tuple[Array, float, float, float]:
@@ -136,32 +126,45 @@ def spread_pairs(
     Returns (masses, p_inf, skipped_q, skipped_p). Above the last node the Q-mass stays there, and p_inf is the excess
     P-mass. With ``square`` the skipped masses are counted at both ends of a pair: never understated.
     """
-    n = grid.size
-    out = np.zeros(n)
-    edge, moments = _open_above(grid), np.empty(h.size)
-    for j in range(h.size):
-        moments[j] = mass_h[j] * h[j]
-    low_q, low_p = _running_sums(mass_h), _running_sums(moments)
-    high_q, high_p = _running_sums_back(mass_h), _running_sums_back(moments)
+    masses = np.zeros(grid.size)
+    sums = _running_sums(h, mass_h)
+    return masses, *_spread_pairs(g, mass_g, h, mass_h, _open_above(grid), sums, product, square, ends, masses)
+
+
+@kernel
+def _spread_pairs(
+    g: Array,
+    mass_g: Array,
+    h: Array,
+    mass_h: Array,
+    edge: Array,
+    sums: Sums,
+    product: bool,
+    square: bool,
+    ends: Ends,
+    out: Array,
+) -> tuple[float, float, float]:
+    """What :func:`spread_pairs` returns beside the masses, which are added to ``out``."""
+    n = out.size
     p_inf, skipped_q, skipped_p = 0.0, 0.0, 0.0
     both = 2.0 if square else 1.0
     for i in range(g.size):
         mi, gi = mass_g[i], g[i]
         if mi == 0.0:
             continue
-        lo, hi, q, p = _partners(mi, gi, low_q, low_p, high_q, high_p, product, ends.skip)
+        lo, hi, q, p = _partners(mi, gi, sums, product, ends.skip)
         skipped_q += both * q
         skipped_p += both * p
         within = _within(gi, h, product, ends.limit)
         if within < h.size:  # each row counts its own ones, so both orders of a pair are counted
             hi = min(hi, within)
-            skipped_q += mi * high_q[h.size - within]
-            skipped_p += mi * gi * high_p[h.size - within]
+            skipped_q += mi * sums.high_q[h.size - within]
+            skipped_p += mi * gi * sums.high_p[h.size - within]
         if square:
             lo = max(lo, i)
         if lo >= hi:
             continue
-        k = _cell(grid, gi * h[lo] if product else gi + h[lo])
+        k = _cell(edge, gi * h[lo] if product else gi + h[lo])
         base, top = edge[k], edge[k + 1]
         in_cell, above_base = 0.0, 0.0
         for j in range(lo, hi):
@@ -185,10 +188,9 @@ def spread_pairs(
             upper = min(above_base / (top - base), in_cell)
             out[k + 1] += upper
             out[k] += in_cell - upper
-    return out, p_inf, skipped_q, skipped_p
+    return p_inf, skipped_q, skipped_p
 
 
-@kernel
 def contract_pairs(
     g: Array, mass_g: Array, h: Array, mass_h: Array, grid: Array, product: bool, square: bool, ends: Ends
 ) -> tuple[Array, Array, float]:
@@ -196,29 +198,42 @@ def contract_pairs(
 
     With each cell's mass at its barycentre P/Q it is a mean-preserving contraction.
     """
-    n = grid.size
-    out_q, out_p = np.zeros(n), np.zeros(n)
-    edge, moments = _open_above(grid), np.empty(h.size)
-    for j in range(h.size):
-        moments[j] = mass_h[j] * h[j]
-    low_q, low_p = _running_sums(mass_h), _running_sums(moments)
-    high_q, high_p = _running_sums_back(mass_h), _running_sums_back(moments)
+    of_q, of_p = np.zeros(grid.size), np.zeros(grid.size)
+    sums = _running_sums(h, mass_h)
+    return of_q, of_p, _contract_pairs(g, mass_g, h, mass_h, _open_above(grid), sums, product, square, ends, of_q, of_p)
+
+
+@kernel
+def _contract_pairs(
+    g: Array,
+    mass_g: Array,
+    h: Array,
+    mass_h: Array,
+    edge: Array,
+    sums: Sums,
+    product: bool,
+    square: bool,
+    ends: Ends,
+    out_q: Array,
+    out_p: Array,
+) -> float:
+    """The P-mass beyond the limit of :func:`contract_pairs`; the other masses are added to ``out_q`` and ``out_p``."""
     beyond = 0.0
     both = 2.0 if square else 1.0
     for i in range(g.size):
         mi, gi = mass_g[i], g[i]
         if mi == 0.0:
             continue
-        lo, hi, _, _ = _partners(mi, gi, low_q, low_p, high_q, high_p, product, ends.skip)
+        lo, hi, _, _ = _partners(mi, gi, sums, product, ends.skip)
         within = _within(gi, h, product, ends.limit)
         if within < h.size:
             hi = min(hi, within)
-            beyond += mi * gi * high_p[h.size - within]
+            beyond += mi * gi * sums.high_p[h.size - within]
         if square:
             lo = max(lo, i)
         if lo >= hi:
             continue
-        k = _cell(grid, gi * h[lo] if product else gi + h[lo])
+        k = _cell(edge, gi * h[lo] if product else gi + h[lo])
         top = edge[k + 1]
         in_cell, moment = 0.0, 0.0
         for j in range(lo, hi):
@@ -236,4 +251,4 @@ def contract_pairs(
             moment += m * ratio
         out_q[k] += in_cell
         out_p[k] += moment
-    return out_q, out_p, beyond
+    return beyond
