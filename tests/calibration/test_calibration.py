@@ -1,7 +1,7 @@
 """calibrate: the smallest noise multiplier that is certified for a target."""
 
 from dataclasses import replace
-from math import exp, inf, log
+from math import exp, inf, log, sqrt
 from typing import Any
 
 import pytest
@@ -392,13 +392,29 @@ def test_heavy_methods_are_looked_at_near_the_target_and_light_ones_lead_there(m
 def test_heavy_methods_are_looked_at_where_light_ones_are_expected_to_meet_the_target(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A light one that turns out to be far looser is not run there."""
+    """In the middle of their two sides. A light one that turns out to be far looser is not run there."""
     search, ran = _told(monkeypatch, below=2.8)
     search.slope = 2.8
     name, noise = search._best_method(4.4)
     assert (name, noise) == ("moving_average", pytest.approx(2.87, rel=1e-3))
     assert {where for method, where in ran if method == "comparison"} == {4.4}
-    assert max(where for method, where in ran if method == "moment_majorant") == pytest.approx(3.4)
+    assert max(where for method, where in ran if method == "moment_majorant") == pytest.approx(sqrt(3.4 * 2.8))
+
+
+def test_no_other_is_looked_at_where_both_sides_of_one_that_should_meet_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also no cheaper one, unless no light one leads to where they meet."""
+    search, ran = _told(monkeypatch, below=2.861)
+    search.slope = 2.8
+    name, noise = search._best_method(4.4)
+    assert (name, noise) == ("moving_average", pytest.approx(2.87, rel=1e-3))
+    assert {method for method, _ in ran} == {"gaussian", "comparison", "moving_average"}
+    pair = dominating_pair(search.mechanism.with_noise(2.87))
+    assert ACCOUNTANTS["moving_average"].should_meet(pair, 2.0)
+    assert not ACCOUNTANTS["moving_average"].should_meet(pair, 0.5)
+    search, ran = _told(monkeypatch, below=2.861)
+    search._best_method(7.7)
+    assert next(where for method, where in ran if method == "moment_majorant") == 7.7
+    assert 7.7 not in {where for method, where in ran if method == "moving_average"}
 
 
 @pytest.mark.parametrize("worse", [3.45, inf])

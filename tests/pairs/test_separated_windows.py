@@ -315,3 +315,25 @@ def test_a_coin_that_hardly_ever_stays_out_is_certified(gap: int, steps: int) ->
     for warm in (True, False):
         pair = renewal(np.eye(steps), 1.0, min_sep=gap, participation_prob=1.0 - 1e-6, warm_start=warm)
         assert np.isfinite(upper(pair)).all()
+
+
+@pytest.mark.parametrize(
+    ("bands", "min_sep", "chance", "beaten"),
+    [(4, 4, 0.0626, True), (4, 16, 0.01, False), (5, 4, 0.0626, False), (64, 64, 1e-4, True), (63, 64, 1e-4, False)],
+)
+def test_windows_of_all_participations_are_left_out_where_they_were_looser(
+    bands: int, min_sep: int, chance: float, beaten: bool
+) -> None:
+    """Where participations that b-min-sep leaves out are often many, or where columns are long but do not overlap."""
+    run = hs.Mechanism(
+        strategy=hs.BandedSquareRoot(bands=bands),
+        sampler=hs.BMinSep(min_sep=min_sep, sampling_prob=chance / (1.0 + chance * (min_sep - 1)), steps=128),
+        noise_multiplier=5.0,
+    )
+    pair = dominating_pair(run)
+    accountant = ACCOUNTANTS["participation_windows"]
+    assert accountant.is_beaten(pair, {"gaussian", "separated_windows"}) is beaten
+    assert not accountant.is_beaten(pair, {"gaussian", "split_noise"})
+    if bands == 4 and beaten:
+        of_each = [hs.bound(run, method=name).epsilon(1e-5) for name in ("separated_windows", "participation_windows")]
+        assert of_each[0] < of_each[1]

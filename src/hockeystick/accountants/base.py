@@ -58,9 +58,13 @@ class Accountant:
         example: a small pair whose analysis, with ``example_effort``, compiles the kernels of its own.
         no_better_than: accountants that are at least as tight up to their discretisation wherever they give a
             value; certify then leaves this one out.
+        looser_than: accountants that were tighter wherever both were measured on such pairs, though that is not proved;
+            certify leaves this one out after them too.
         assumes: what the run has to satisfy beyond what its mechanism says, in a sentence. Such an accountant is left
             out unless it is named, and certificates by it say the sentence.
         plans_effort: whether the bound depends on ``Settings.effort``; certificates then state it.
+        nearly_meets: whether the two sides of such pairs nearly meet where their epsilon is about this one, as far as
+            that was measured. A calibration looks at such an accountant first, and at no other where they do.
     """
 
     name: str
@@ -77,8 +81,10 @@ class Accountant:
     example: Callable[[], DominatingPair] | None = None
     example_effort: float = 1e-2
     no_better_than: tuple[str, ...] = ()
+    looser_than: Callable[[Any], tuple[str, ...]] = lambda pair: ()
     assumes: str | None = None
     plans_effort: bool = False
+    nearly_meets: Callable[[Any, float], bool] = lambda pair, epsilon: False
 
     def covers(self, pair_type: type[DominatingPair]) -> bool:
         """Whether there is an analysis for this type of pair."""
@@ -164,11 +170,17 @@ class Accountant:
         return () if laws_for is None else tuple(laws_for(pair, side, settings))
 
     def is_beaten(self, pair: DominatingPair, settled: Collection[str]) -> bool:
-        """Whether one of these accountants, which have bounded the pair on a side, is at least as tight there.
+        """Whether one of these accountants, which have bounded the pair on a side, should be at least as tight there.
 
         Never said of a user's examples: the other one may have bounded another part of the pair.
         """
-        return not isinstance(pair, Users) and not set(self.no_better_than).isdisjoint(settled)
+        if isinstance(pair, Users):
+            return False
+        return not {*self.no_better_than, *self.looser_than(pair)}.isdisjoint(settled)
+
+    def should_meet(self, pair: DominatingPair, epsilon: float) -> bool:
+        """Whether its two sides should nearly meet with a noise at which the pair's epsilon is about this one."""
+        return not isinstance(pair, Users) and self.covers(type(pair)) and self.nearly_meets(pair, epsilon)
 
     def warm_up(self) -> None:
         """Compile the kernels of its own, so that budgets need not pay for it."""

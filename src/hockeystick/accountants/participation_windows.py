@@ -17,14 +17,17 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from hockeystick.accountants import deletion, examples
+from hockeystick.accountants import deletion, examples, separated_windows
 from hockeystick.accountants.base import Accountant
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array, Law
 from hockeystick.laws.operations import compose, power
 from hockeystick.laws.profile import law_profiles
+from hockeystick.pairs.base import DominatingPair
+from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
+from hockeystick.pairs.truncated_renewal import TruncatedRenewal
 from hockeystick.settings import Settings
 from hockeystick.strategies import StrategyMatrix
 from hockeystick.types import Direction, Side
@@ -43,6 +46,8 @@ MOST_WORK = 1e10
 MOST_DENSE = 4000
 LONGEST_COLUMN = 6.0
 """Standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
+OFTEN = 0.25
+"""Expected participations in b steps from which on separated windows are the better ones."""
 RAREST = 1e-15
 """With a smaller chance of taking part, ratios differ from 1 by little more than a rounding, or not at all."""
 
@@ -147,6 +152,17 @@ def _refusal(pair: SubsetMixture, side: Side) -> str | None:
     return why_too_many(pair.matrix, steps)
 
 
+def _looser_than(pair: DominatingPair) -> tuple[str, ...]:
+    """Windows of at most one participation, where those that b-min-sep leaves out cost more than long windows gain.
+
+    That is where they are often many, or meet in the rows of long columns: docs/theory/poisson-windows.md, section 6.
+    """
+    if not isinstance(pair, RenewalMixture | TruncatedRenewal) or pair.matrix.bands > pair.min_sep:
+        return ()
+    often = pair.participation_prob * pair.min_sep >= OFTEN
+    return ("separated_windows",) if often or pair.matrix.bands >= separated_windows.LONGEST else ()
+
+
 def _cost(pair: SubsetMixture) -> float:
     """Seconds for the shapes, and for the laws of windows."""
     steps, bandwidth = pair.group_steps(0).size, _bandwidth(pair)
@@ -167,4 +183,5 @@ ACCOUNTANT = Accountant(
     cost=deletion.cost(_cost),
     example=examples.poisson,
     no_better_than=("direct",),
+    looser_than=_looser_than,
 )

@@ -7,7 +7,7 @@ unsound, and a noise multiplier at worst larger than it might be.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import exp, inf, log
 
@@ -15,6 +15,7 @@ from hockeystick.accountants.registry import ACCOUNTANTS, DEFAULT, accountant
 from hockeystick.bounds import Question
 from hockeystick.bracketing import APPROACHES, nearly_smallest_passing, smallest_passing, steepness_at
 from hockeystick.calibration.first_guess import SLOPE, Guess, first_guess, rough_guess, unamplified_guess
+from hockeystick.calibration.outcomes import Answer, middle, settled, uppers
 from hockeystick.certificate import Certificate
 from hockeystick.certification.issue import PORTABLE, certificate_of
 from hockeystick.certification.schedule import (
@@ -25,7 +26,6 @@ from hockeystick.certification.schedule import (
     best,
     chosen_accountants,
     gap_within,
-    refuse_without_bound,
     run_accountants,
     settings_for,
 )
@@ -56,6 +56,8 @@ METHOD_GOAL = 5e-3
 """Relative gap on coarse grids at which the search for the best method stops."""
 QUIETER = 0.2
 """Factor to less noise where there is so much that epsilon is 0."""
+MEETING_GOAL = 1e-2
+"""The same for a method whose sides should nearly meet, which they do more closely with less noise."""
 FAR = 0.3
 """Logarithm of the distance from the target at which methods are looked at once more, closer to it."""
 NEARER = 3.0
@@ -65,35 +67,12 @@ LIGHT, SLOW = 0.25, 0.1
 LOOSER, NEAR_LOOSER, SLOW_LOOSER = 1.25, 1.03, 1.01
 """Methods, heavy ones near the target that plan no effort, and slow ones, that come to more times the least epsilon on
 coarse grids are left out at the end."""
-BESIDE = 1.0
+BESIDE = 0.3
 """Standard seconds of light methods that are left out at the end where both sides of the chosen one nearly meet."""
 LOWER = 1.1
 """Lower bounds that come to less than the largest one over this on coarse grids are left out at the end."""
 NEXT_TO_NOTHING = 1e-2
 """Standard seconds of accountants that bound from below alone and are run all the same when methods are looked at."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A noise multiplier, and what was said there with some settings."""
-
-    noise: float
-    outcomes: Sequence[Outcome]
-    settings: Settings
-
-    @property
-    def upper(self) -> Outcome:
-        """The least upper bound; raises BudgetExceededError or CannotCertifyError where there is none."""
-        least = best(self.outcomes, Side.UPPER)
-        if least is None or least.value is None:
-            refuse_without_bound(self.outcomes, f" at noise_multiplier = {self.noise:g}")
-        return least
-
-    @property
-    def stated(self) -> float:
-        """The epsilon that a certificate states."""
-        assert self.upper.value is not None
-        return self.upper.value * (1.0 + PORTABLE)
 
 
 class NoiseSearch:
@@ -368,10 +347,10 @@ class NoiseSearch:
             return "gaussian", start
         name, off = chosen.method, log(chosen.value / self.epsilon)
         seen = self._values(name, self.coarse)
-        self._remember_looser(_uppers(outcomes), chosen.value, noise)
+        self._remember_looser(uppers(outcomes), chosen.value, noise)
         self._remember_lower(outcomes, noise)
         if name != "gaussian" and abs(off) > FAR and noise in seen:
-            rivals |= {rival: self.coarse for rival, value in _uppers(outcomes).items() if value is not None}
+            rivals |= {rival: self.coarse for rival, value in uppers(outcomes).items() if value is not None}
             noise = self._nearer(name, noise)
         else:
             noise *= exp(off / self.slope)
@@ -392,7 +371,8 @@ class NoiseSearch:
         """A noise multiplier, what the methods say there on coarse grids, and the rivals, with the settings for them.
 
         Heavy methods come after light ones, which lead closer to the solution where that costs less than what is still
-        to come. Rivals said something farther away, or need more effort to say anything.
+        to come. First of all, where light ones lead, come those whose two sides should nearly meet, as no other is
+        looked at where they do. Rivals said something farther away, or need more effort to say anything.
         """
         pair = dominating_pair(self.mechanism.with_noise(start))
         seconds = {name: accountant(name).seconds(pair) for name in allowed}
@@ -403,7 +383,8 @@ class NoiseSearch:
         outcomes: list[Outcome] = []
         expected: frozenset[str] = frozenset()
         for place, names in enumerate(rounds):
-            ahead = sum(seconds[name] for later in rounds[place + 1 :] for name in later)
+            if names != light and accountant(names[0]).is_beaten(pair, settled(outcomes)):
+                continue
             both, settings = (Side.UPPER, Side.LOWER), self.coarse
             outcomes += self.run(noise, names, settings, both if names == light else (Side.UPPER,), METHOD_GOAL)
             chosen = best(outcomes, Side.UPPER)
@@ -413,8 +394,13 @@ class NoiseSearch:
                 tried = [name for earlier in rounds[: place + 1] for name in earlier]
                 outcomes = self.run(noise, tried, settings, both, METHOD_GOAL)
                 chosen = best(outcomes, Side.UPPER)
+            bounded = settled(outcomes)
+            later = [name for others in rounds[place + 1 :] for name in others]
+            ahead = sum(seconds[name] for name in later if not accountant(name).is_beaten(pair, bounded))
             off = log(chosen.value / self.epsilon) if chosen is not None and chosen.value else inf
-            if accountant(names[0]).plans_effort and _uppers(outcomes).get(names[0]) is None:
+            if chosen is not None and chosen.method in expected:
+                off = 0.0  # it was not looked at here, where tighter methods are expected to meet the target
+            if accountant(names[0]).plans_effort and uppers(outcomes).get(names[0]) is None:
                 settings = self.full
                 if ahead and abs(off) <= FAR:
                     outcomes += self.run(noise, names, settings, (Side.UPPER,), METHOD_GOAL)
@@ -427,24 +413,28 @@ class NoiseSearch:
             nearer = names != light and abs(off) > FAR and cheap
             if names != light and chosen.method == names[0] and not nearer:
                 outcomes += self.run(noise, names, settings, (Side.LOWER,), METHOD_GOAL)
-            if gap_within(outcomes, METHOD_GOAL):
+            meets = accountant(chosen.method).should_meet(pair, self.epsilon)
+            if gap_within(outcomes, MEETING_GOAL if meets else METHOD_GOAL):
                 break
             if nearer:
-                self._remember_looser(_uppers(outcomes), chosen.value, noise)
+                self._remember_looser(uppers(outcomes), chosen.value, noise)
                 self._remember_lower(outcomes, noise)
-                rivals |= {rival: self.coarse for rival, value in _uppers(outcomes).items() if value is not None}
+                rivals |= {rival: self.coarse for rival, value in uppers(outcomes).items() if value is not None}
                 self._nearer(chosen.method, noise)
                 noise = self._closest(self._values(chosen.method, self.coarse))
                 outcomes = self.run(noise, [chosen.method], self.coarse, both, METHOD_GOAL)
                 if gap_within(outcomes, METHOD_GOAL):
                     break
-            elif names == light and LOOK_WIDTH < abs(off) <= MOST_LED:
-                # Heavy methods are looked at where light ones are expected to meet the target, by the same secant.
-                uppers = [outcome for outcome in outcomes if outcome.side is Side.UPPER and outcome.value is not None]
-                outcomes = [replace(outcome, value=exp(-off) * (outcome.value or 0.0)) for outcome in uppers]
-                noise, expected = noise * exp(off / self.slope), frozenset(light)
-        here = {rival for rival, value in _uppers(outcomes).items() if value is not None} - expected
-        rivals |= dict.fromkeys(expected & set(_uppers(outcomes)), self.coarse)
+            elif names == light and abs(way := log(middle(outcomes) / self.epsilon)) <= MOST_LED:
+                rounds[1:] = sorted(rounds[1:], key=lambda name: not accountant(*name).should_meet(pair, self.epsilon))
+                if abs(way) <= LOOK_WIDTH:
+                    continue
+                # Heavy methods are looked at where they are expected to meet the target, by the same secant.
+                above = [outcome for outcome in outcomes if outcome.side is Side.UPPER and outcome.value is not None]
+                outcomes = [replace(outcome, value=exp(-way) * (outcome.value or 0.0)) for outcome in above]
+                noise, expected = noise * exp(way / self.slope), frozenset(light)
+        here = {rival for rival, value in uppers(outcomes).items() if value is not None} - expected
+        rivals |= dict.fromkeys(expected & set(uppers(outcomes)), self.coarse)
         return noise, outcomes, {rival: how for rival, how in rivals.items() if rival not in here}
 
     def _nearer(self, method: str, noise: float) -> float:
@@ -492,8 +482,3 @@ class NoiseSearch:
         for name, value in values.items():
             if LOWER * value < most and self._seconds(name, noise) > LIGHT:
                 self.looser |= {(name, Side.LOWER)}
-
-
-def _uppers(outcomes: Sequence[Outcome]) -> dict[str, float | None]:
-    """The upper bounds by method, None for one that gave none; of several, the last."""
-    return {outcome.method: outcome.value for outcome in outcomes if outcome.side is Side.UPPER}
