@@ -23,30 +23,32 @@ def renewal_sum(counts: Counts, chances: Array, min_sep: int, first: Array) -> t
 
     Cost: O(n k largest sum) time, O(min(min_sep, n) largest sum) memory.
     """
-    masses = _backwards(counts, chances, min(min_sep, counts.size), first)
+    gap, most = min(min_sep, counts.size), chances.size - 1
+    largest = _largest(counts, most, gap)
+    ring, masses = np.zeros((gap + 1, largest[0] + 1)), np.zeros(largest[0] + 1)
+    ring[:, 0] = 1.0
+    _backwards(counts, chances, gap, first, largest, ring, masses)
     return masses, (counts.size + 2.0) * 4.0 * (chances.size + 1.0) * UNIT_ROUNDOFF
 
 
-@kernel(inline="always")
 def _largest(counts: Counts, most: int, min_sep: int) -> Counts:
     """The largest sum from each step on, shape (n + min_sep + 1,)."""
-    n = counts.size
-    best = np.zeros(n + min_sep + 1, dtype=np.int64)
+    n, steps = counts.size, counts.tolist()
+    best = [0] * (n + min_sep + 1)
     for t in range(n - 1, -1, -1):
-        best[t] = max(best[t + 1], most * counts[t] + best[t + min_sep])
-    return best
+        best[t] = max(best[t + 1], most * steps[t] + best[t + min_sep])
+    return np.array(best, dtype=np.int64)
 
 
 @kernel
-def _backwards(counts: Counts, chances: Array, min_sep: int, first: Array) -> Array:
-    """``f_t = chances[0] f_(t+1) + sum_j chances[j] f_(t+min_sep)``, shifted by j counts[t]; f is 1 at 0 in the end."""
+def _backwards(
+    counts: Counts, chances: Array, min_sep: int, first: Array, largest: Counts, ring: Array, law: Array
+) -> None:
+    """``f_t = chances[0] f_(t+1) + sum_j chances[j] f_(t+min_sep)``, shifted by j counts[t]; f is 1 at 0 in the end.
+
+    The masses of the mean of f over ``first`` are added to ``law``; ``ring`` holds min_sep + 1 of the f.
+    """
     n, most = counts.size, chances.size - 1
-    largest = _largest(counts, most, min_sep)
-    length = largest[0] + 1
-    ring = np.zeros((min_sep + 1, length))
-    for u in range(min_sep + 1):
-        ring[u, 0] = 1.0
-    law = np.zeros(length)
     for u in range(n, first.size):
         law[0] += first[u]
     for t in range(n - 1, -1, -1):
@@ -61,4 +63,3 @@ def _backwards(counts: Counts, chances: Array, min_sep: int, first: Array) -> Ar
         if t < first.size:
             for k in range(largest[t] + 1):
                 law[k] += first[t] * now[k]
-    return law

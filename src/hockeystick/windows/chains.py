@@ -161,15 +161,20 @@ def _backwards(
     return masses, infinite
 
 
-@kernel
 def _moved(grid: Array, masses: Array, shifts: Array, scale: float, target: Array) -> tuple[Array, Array]:
     """The laws of ``shifts[j] + scale V`` split on ``target``; what is above it keeps the rest of its mean at infinity.
 
     ``masses[j]`` is that of V on ``grid``; no value is below the target.
     """
+    moved, excess = np.zeros((len(masses), target.size)), np.zeros(len(masses))
+    _move(grid, masses, shifts, scale, target, moved, excess)
+    return moved, excess
+
+
+@kernel
+def _move(grid: Array, masses: Array, shifts: Array, scale: float, target: Array, moved: Array, excess: Array) -> None:
+    """:func:`_moved`, into arrays of zeros."""
     n = target.size
-    moved = np.zeros((masses.shape[0], n))
-    excess = np.zeros(masses.shape[0])
     for j in range(masses.shape[0]):
         cell = 0
         for i in range(grid.size):
@@ -186,7 +191,6 @@ def _moved(grid: Array, masses: Array, shifts: Array, scale: float, target: Arra
             right = mass * min((value - target[cell]) / (target[cell + 1] - target[cell]), 1.0)
             moved[j, cell + 1] += right
             moved[j, cell] += mass - right
-    return moved, excess
 
 
 def least_upper_bound(grid: Array, masses: Array, infinite: Array) -> tuple[Array, Array, float]:

@@ -150,7 +150,6 @@ def _products(cut: Cut) -> tuple[Array, Array]:
     return np.ascontiguousarray(first), np.ascontiguousarray(second)
 
 
-@kernel
 def spread_pairs(
     nodes: Array, first: Array, second: Array, share: float, scale: float, target: Array
 ) -> tuple[Array, float]:
@@ -162,8 +161,16 @@ def spread_pairs(
 
     Returns: shape (targets, groups), and the P-mass of what is above the last node, where the mass stays.
     """
-    n, count = target.size, first.shape[2]
-    split = np.zeros((n, count))
+    split = np.zeros((target.size, first.shape[2]))
+    return split, _spread_pairs(nodes, first, second, share, scale, target, split)
+
+
+@kernel
+def _spread_pairs(
+    nodes: Array, first: Array, second: Array, share: float, scale: float, target: Array, split: Array
+) -> float:
+    """The P-mass above the last node of :func:`spread_pairs`; the masses are added to ``split``."""
+    n, count = split.shape
     excess = 0.0
     for i in range(first.shape[0]):
         x, cell = share * nodes[i], 0
@@ -184,4 +191,4 @@ def spread_pairs(
                     split[cell + 1, g] += mass * right
                 else:
                     excess += mass * (value - target[cell])
-    return split, excess
+    return excess

@@ -318,7 +318,6 @@ def mixtures_above(support: Array, masses: Array, infinite: Array, owners: Array
     return raised, far
 
 
-@kernel
 def convex_above(widths: Array, values: Array) -> Array:
     """Masses at the ends of cells, whose calls are at least these values, and last what is at infinity.
 
@@ -326,8 +325,15 @@ def convex_above(widths: Array, values: Array) -> Array:
         widths: shape (n,), of cells one after the other.
         values: shape (n + 1,), at the ends of cells.
     """
+    rises = np.zeros(values.size)
+    _rise(widths, values, rises)
+    return rises
+
+
+@kernel
+def _rise(widths: Array, values: Array, rises: Array) -> None:
+    """:func:`convex_above`, into ``rises``."""
     n = widths.size
-    rises = np.zeros(n + 1)
     rises[n] = values[n]
     height, slope = values[n], 0.0
     for i in range(n - 1, -1, -1):
@@ -335,7 +341,6 @@ def convex_above(widths: Array, values: Array) -> Array:
         rises[i] = steeper - slope
         height += steeper * widths[i]
         slope = steeper
-    return rises
 
 
 def balanced(support: Array, masses: Array, infinite: Array) -> tuple[Array, int, int]:

@@ -172,7 +172,6 @@ def _averaged(
     return averaged, beyond
 
 
-@kernel
 def large_together(
     grid: Array, first: Array, second: Array, scale: float, ratios: Array, shift: float
 ) -> tuple[Array, Array]:
@@ -184,9 +183,24 @@ def large_together(
 
     Returns: masses of shape (j, nodes), and what is above the last node, as P-mass at infinity.
     """
+    split, excess = np.zeros(first.shape), np.zeros(len(first))
+    _join(grid, first, second, scale, ratios, shift, split, excess)
+    return split, excess
+
+
+@kernel
+def _join(
+    grid: Array,
+    first: Array,
+    second: Array,
+    scale: float,
+    ratios: Array,
+    shift: float,
+    split: Array,
+    excess: Array,
+) -> None:
+    """:func:`large_together`, into arrays of zeros."""
     n = grid.size
-    split = np.zeros((first.shape[0], n))
-    excess = np.zeros(first.shape[0])
     for j in range(first.shape[0]):
         end_a, end_b = 0, 0
         while first[j, end_a] <= 0.0:
@@ -217,4 +231,3 @@ def large_together(
             right = taken * min((value - grid[cell]) / (grid[cell + 1] - grid[cell]), 1.0)
             split[j, cell + 1] += right
             split[j, cell] += taken - right
-    return split, excess

@@ -166,7 +166,6 @@ def _times(matrix: Array, laws: Array) -> Array:
     return products.reshape(matrix.shape[0], *laws.shape[1:])
 
 
-@kernel
 def added(grid: Array, laws: Array, terms: Array, owners: Array) -> tuple[Array, Array]:
     """The laws of ``terms[s] + V``, of which the groups own ``terms[s] / (terms[s] + V)`` as ``owners`` says.
 
@@ -178,9 +177,15 @@ def added(grid: Array, laws: Array, terms: Array, owners: Array) -> tuple[Array,
     Returns: the same for the sum, split between the nodes around it; and of shape (s,) what is above the last node,
         where the mass stays.
     """
+    split, excess = np.zeros(laws.shape), np.zeros(len(laws))
+    _add(grid, laws, terms, owners, split, excess)
+    return split, excess
+
+
+@kernel
+def _add(grid: Array, laws: Array, terms: Array, owners: Array, split: Array, excess: Array) -> None:
+    """:func:`added`, into arrays of zeros."""
     states, n, count = laws.shape
-    split = np.zeros(laws.shape)
-    excess = np.zeros(states)
     first, last = 0, count
     while first < count - 1 and owners[first] == 0.0:
         first += 1
@@ -214,7 +219,6 @@ def added(grid: Array, laws: Array, terms: Array, owners: Array) -> tuple[Array,
             for g in range(first, last):
                 split[s, cell, g] += own * left * owners[g]
                 split[s, cell + 1, g] += own * right * owners[g]
-    return split, excess
 
 
 def coarse_nodes(count: int) -> Numbers:
