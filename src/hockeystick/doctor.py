@@ -160,9 +160,9 @@ def kernel_cache() -> Path | None:
     The setting NUMBA_CACHE_DIR moves the folders of all kernels.
     """
     try:
-        from hockeystick.laws.kernels import spread_pairs
+        from hockeystick.laws.mixture_kernels import polynomial
 
-        compiled: Any = spread_pairs
+        compiled: Any = polynomial
         folder = Path(str(compiled.stats.cache_path))
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):

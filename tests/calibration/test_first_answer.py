@@ -87,7 +87,5 @@ print("again", called.total() - len(called))
     )
     counts = {kernel: int(count) for kernel, count in map(str.split, done.stdout.splitlines())}
     assert counts.pop("again") <= 1
-    assert {"hockeystick.moments.band_kernels.close_from", "hockeystick.windows.linked_windows.convex_above"} <= set(
-        counts
-    )
+    assert {"hockeystick.moments.band_kernels.close_from", "hockeystick.windows.linked_windows._rise"} <= set(counts)
     assert [kernel for kernel, count in counts.items() if count > 1] == []

@@ -90,7 +90,7 @@ def _partners(mass: float, ratio: float, sums: Sums, product: bool, skip: float)
     return low, size - high, of_q, of_p
 
 
-@kernel(inline="always")
+@kernel
 def _within(ratio: float, h: Array, product: bool, limit: float) -> int:
     """How many partners, from the first one on, have pairs with a product of at most ``limit``."""
     if not product or ratio * h[-1] <= limit:
@@ -105,7 +105,7 @@ def _within(ratio: float, h: Array, product: bool, limit: float) -> int:
     return below
 
 
-@kernel(inline="always")
+@kernel
 def _cell(edge: Array, ratio: float) -> int:
     """Index k of the cell with edge[k] <= ratio < edge[k+1]; 0 below the first edge. The last edge is infinite."""
     below, above = 0, edge.size - 1  # np.searchsorted would take half a second to compile
@@ -126,9 +126,11 @@ def spread_pairs(
     Returns (masses, p_inf, skipped_q, skipped_p). Above the last node the Q-mass stays there, and p_inf is the excess
     P-mass. With ``square`` the skipped masses are counted at both ends of a pair: never understated.
     """
-    masses = np.zeros(grid.size)
     sums = _running_sums(h, mass_h)
-    return masses, *_spread_pairs(g, mass_g, h, mass_h, _open_above(grid), sums, product, square, ends, masses)
+    spread: tuple[Array, float, float, float] = _spread_pairs(
+        g, mass_g, h, mass_h, _open_above(grid), sums, product, square, ends
+    )
+    return spread
 
 
 @kernel
@@ -142,10 +144,10 @@ def _spread_pairs(
     product: bool,
     square: bool,
     ends: Ends,
-    out: Array,
-) -> tuple[float, float, float]:
-    """What :func:`spread_pairs` returns beside the masses, which are added to ``out``."""
-    n = out.size
+) -> tuple[Array, float, float, float]:
+    """:func:`spread_pairs`, given the edges of its cells and the running sums of the partners."""
+    n = edge.size - 1
+    out = np.zeros(n)  # a new array shares no memory, which makes loops faster than one that is given
     p_inf, skipped_q, skipped_p = 0.0, 0.0, 0.0
     both = 2.0 if square else 1.0
     for i in range(g.size):
@@ -188,7 +190,7 @@ def _spread_pairs(
             upper = min(above_base / (top - base), in_cell)
             out[k + 1] += upper
             out[k] += in_cell - upper
-    return p_inf, skipped_q, skipped_p
+    return out, p_inf, skipped_q, skipped_p
 
 
 def contract_pairs(
@@ -198,9 +200,11 @@ def contract_pairs(
 
     With each cell's mass at its barycentre P/Q it is a mean-preserving contraction.
     """
-    of_q, of_p = np.zeros(grid.size), np.zeros(grid.size)
     sums = _running_sums(h, mass_h)
-    return of_q, of_p, _contract_pairs(g, mass_g, h, mass_h, _open_above(grid), sums, product, square, ends, of_q, of_p)
+    contracted: tuple[Array, Array, float] = _contract_pairs(
+        g, mass_g, h, mass_h, _open_above(grid), sums, product, square, ends
+    )
+    return contracted
 
 
 @kernel
@@ -214,10 +218,9 @@ def _contract_pairs(
     product: bool,
     square: bool,
     ends: Ends,
-    out_q: Array,
-    out_p: Array,
-) -> float:
-    """The P-mass beyond the limit of :func:`contract_pairs`; the other masses are added to ``out_q`` and ``out_p``."""
+) -> tuple[Array, Array, float]:
+    """:func:`contract_pairs`, given the edges of its cells and the running sums of the partners."""
+    out_q, out_p = np.zeros(edge.size - 1), np.zeros(edge.size - 1)
     beyond = 0.0
     both = 2.0 if square else 1.0
     for i in range(g.size):
@@ -251,4 +254,4 @@ def _contract_pairs(
             moment += m * ratio
         out_q[k] += in_cell
         out_p[k] += moment
-    return beyond
+    return out_q, out_p, beyond
