@@ -23,14 +23,15 @@ def inner_products(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[Any]:
     if length > DEEP:
         parts = (slice(first, first + DEEP) for first in range(0, length, DEEP))
         return np.asarray(sum(inner_products(rows[:, part], columns[:, part]) for part in parts))
-    products = np.zeros((many, columns.shape[0]), dtype=np.result_type(rows, columns))
+    kind = np.result_type(rows, columns)
+    products = np.zeros((many, columns.shape[0]), dtype=kind)
     # A single row or column would be left to a product with a vector, which more threads may share.
     wide = max(min(columns.shape[0], AT_ONCE // (2 * length)), 2)
     high = max(AT_ONCE // (wide * length), 2)
     for b in range(0, columns.shape[0], wide):
-        across = _at_least_two(columns[b : b + wide]).T
+        across = _at_least_two(columns[b : b + wide]).astype(kind, copy=False).T
         for a in range(0, many, high):
-            product = _at_least_two(rows[a : a + high]) @ across
+            product = _at_least_two(rows[a : a + high]).astype(kind, copy=False) @ across
             products[a : a + high, b : b + wide] = product[: many - a, : columns.shape[0] - b]
     return products
 
