@@ -68,6 +68,23 @@ SAMPLES = "'monte_carlo' argument must be an hs.MonteCarlo, such as hs.MonteCarl
         (lambda: hs.audit.mechanism(PLAN), "'mechanism' argument must be a Mechanism. Got Plan("),
         (lambda: hs.audit.mechanism(PLAN), "instead; give its mechanism()."),
         (lambda: hs.audit.noise([[1.0]], hs.certify(RUN, delta=1e-5)), "instead; give its mechanism."),
+        (
+            lambda: hs.audit.addendum(RUN),
+            "'certificate' argument must be a Certificate, as hs.certify makes them. Got Mec",
+        ),
+        (lambda: hs.audit.mechanism(RUN, samples="x"), "'samples' field must be a number. Got 'x' instead."),
+        (
+            lambda: hs.bound_contributions([1, 2], 3, rng=np.random.default_rng(0)),
+            "'attribution' argument must be an Attribution, such as Attribution.from_pairs makes. Got [1, 2] instead.",
+        ),
+        (
+            lambda: stream(RUN, 3, rng=np.random.default_rng(0), rows="memory"),
+            "'rows' argument must be a place for rows, such as hs.noise.Memory() or hs.noise.Replay(). Got 'memory'",
+        ),
+        (
+            lambda: stream(RUN, 3, rng=np.random.default_rng(0), max_bytes="8GB"),
+            "'max_bytes' field must be a number. Got '8GB' instead.",
+        ),
         (lambda: hs.audit.noise("x", RUN), "'rows' argument must hold arrays of real numbers. Got 'x'."),
         (lambda: hs.training.noise_variance(PLAN), "instead; give its mechanism()."),
         (lambda: hs.training.clipped([[3.0]], 1.0), "'rows' argument must be an array of numpy. Got [[3.0]] instead."),

@@ -18,7 +18,7 @@ from hockeystick.audit.parts import PARTS, audit_part
 from hockeystick.audit.sampling import check_level
 from hockeystick.audit.verdict import Level, Verdict
 from hockeystick.calls import called
-from hockeystick.certificate import Certificate, Status
+from hockeystick.certificate import Certificate, CertificateOfFormat1, Status
 from hockeystick.certificate.parts import Name, Version
 from hockeystick.certification.verification import DEFAULT_BUDGET
 from hockeystick.certification.verification import verify as verify_certificate
@@ -295,6 +295,10 @@ def addendum(
     Raises: InvalidInputError for arguments out of range, and as the audits.
     """
     check_level(level)
+    if not isinstance(certificate, Certificate | CertificateOfFormat1):
+        raise InvalidInputError(
+            f"The 'certificate' argument must be a Certificate, as hs.certify makes them. Got {shortened(certificate)}."
+        )
     unknown = [part for part in parts if part not in PARTS]
     if unknown or not (parts or canaries):
         raise InvalidInputError(f"The 'parts' argument must have some of {', '.join(PARTS)}. Got {shortened(parts)}.")

@@ -17,6 +17,7 @@ from hockeystick.certification.issue import certify
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError, shortened
 from hockeystick.mechanism import Mechanism, expect_mechanism
+from hockeystick.spec import real_number
 from hockeystick.training.run import Run
 
 Steps = Iterable[tuple[ArrayLike, ArrayLike]]
@@ -82,7 +83,7 @@ def mechanism(
     check_level(level)
     expect_mechanism(mechanism)
     for name, value in (("samples", samples), ("examples", examples)):
-        if value is not None and value < 1:
+        if value is not None and real_number(name, value) < 1:
             raise InvalidInputError(f"The {name!r} argument must be at least 1. Got {shortened(value)} instead.")
     ratio = ratio_of(mechanism)
     claim = _certificate(mechanism, certificate, delta)

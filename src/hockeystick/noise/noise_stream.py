@@ -18,6 +18,7 @@ from hockeystick.noise.normals import SOURCES, KeyedSource, NormalSource, Seeded
 from hockeystick.noise.registry import exact_solver, streaming_solver
 from hockeystick.noise.rows import MAX_BYTES, Memory, Rows
 from hockeystick.noise.solver import Allocate, Dtype, Reals, StreamingSolver
+from hockeystick.spec import expect_kind
 
 DTYPES: dict[str, Dtype] = {"float32": np.float32, "float64": np.float64, "int32": np.int32}
 FORMAT = 5
@@ -282,6 +283,7 @@ def stream(
     _check_exactness(mechanism, exact)
     shape, name = _checked_shape(shape), _checked_dtype(dtype, mechanism)
     source = KeyedSource.from_operating_system() if rng is None else SeededSource.from_generator(rng)
+    expect_kind("rows", rows, Rows, "a place for rows, such as hs.noise.Memory() or hs.noise.Replay()")
     return NoiseStream(mechanism, shape, name, source, Memory(max_bytes) if rows is None else rows, part)
 
 

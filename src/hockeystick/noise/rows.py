@@ -16,6 +16,7 @@ from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.noise.columns import over_columns
 from hockeystick.noise.draws import Draws
 from hockeystick.noise.solver import Allocate, Layout, Reals, StreamingSolver, bytes_of, zeros
+from hockeystick.spec import real_number
 
 MakeSolver = Callable[[int, Allocate], StreamingSolver]
 """A new solver, from the numbers in a row and what makes its arrays."""
@@ -61,6 +62,7 @@ class Memory(Rows):
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        real_number("max_bytes", max_bytes)
         self.max_bytes = max_bytes
 
     def hold(self, make: MakeSolver, size: int) -> Held:

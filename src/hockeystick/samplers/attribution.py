@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError
+from hockeystick.spec import expect_kind
 
 MAX_ATTRIBUTED = 10**9
 """The largest dataset whose examples are attributed to users."""
@@ -171,6 +172,7 @@ def bound_contributions(
             "The 'rng' argument must be a numpy.random.Generator such as numpy.random.default_rng(seed). "
             f"Got an object of type {type(rng).__name__!r} instead."
         )
+    expect_kind("attribution", attribution, Attribution, "an Attribution, such as Attribution.from_pairs makes")
     counts = np.diff(attribution.offsets)
     order = rng.permutation(attribution.num_examples)
     if users_per_example is not None:
