@@ -39,7 +39,8 @@ def gaussian_deltas(mu: float, epsilons: Array, side: Side) -> Array:
     log_b = log_ndtr(-0.5 * mu - epsilons / mu)
     magnitude = 1.0 + epsilons + np.abs(log_a) + np.abs(log_b) + (0.5 * mu + epsilons / mu) ** 2
     rounding = ROUNDING * 1e-2 * magnitude
-    sign = 1.0 if as_side(side) is Side.UPPER else -1.0
+    side = as_side(side)
+    sign = 1.0 if side is Side.UPPER else -1.0
     gap = np.minimum(epsilons + log_b - log_a - sign * rounding, 0.0)
     with np.errstate(divide="ignore"):  # no gap at all is a delta of 0
         log_deltas = log_a + np.log(-np.expm1(gap)) + sign * (rounding + ROUNDING)
