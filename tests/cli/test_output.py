@@ -268,7 +268,6 @@ class Impatient:
         self.start, self.cancel = partial(function, *args), lambda: None
 
 
-@pytest.mark.parametrize("command", ["calibrate", "epsilon", "delta"])
 def test_long_work_is_reported_again_at_growing_intervals(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -285,6 +284,7 @@ def test_long_work_is_reported_again_at_growing_intervals(
     assert "still" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["calibrate", "epsilon", "delta"])
 def test_a_result_that_cannot_be_saved_is_printed_all_the_same(
     cli: Any, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
