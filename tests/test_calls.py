@@ -214,3 +214,21 @@ def test_warnings_point_at_the_line_of_the_user() -> None:
         warnings.simplefilter("always")
         hs.get_noise_multiplier(target_epsilon=8.0, target_delta=1e-3, sample_rate=0.5, steps=1, accountant="rdp")
     assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("rdp", "'rdp' instead (did you mean 'renyi'?)."),
+        ("pld", "'pld' instead (did you mean 'direct'?)."),
+        ("moment_major", "'moment_major' instead (did you mean 'moment_majorant'?)."),
+        ("xyzzy", "'xyzzy' instead."),
+        (["direct"], " instead (did you mean 'direct'?)."),
+    ],
+)
+def test_a_method_that_is_not_known_is_answered_with_the_one_that_is_meant(name: Any, end: str) -> None:
+    if end.endswith("'renyi'?)."):
+        pytest.importorskip("hockeystick_papers")
+    with pytest.raises(InvalidInputError, match="'method' field must be one of gaussian") as raised:
+        hs.bound(hs.Mechanism(sampler=hs.Deterministic(bins=8), noise_multiplier=2.0), name)
+    assert str(raised.value).endswith(end)

@@ -31,7 +31,7 @@ from hockeystick import (
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
-from hockeystick.bracketing import nearly_smallest_passing, smallest_passing, steepness, steepness_at
+from hockeystick.bracketing import nearly_smallest_passing, smallest_passing
 from hockeystick.calibration import noise_search
 from hockeystick.calibration.first_guess import Guess
 from hockeystick.calibration.search import calibrate_and_certify
@@ -494,11 +494,3 @@ def test_methods_after_two_sides_that_meet_are_not_looked_at(monkeypatch: pytest
     name, noise = search._best_method(3.0)
     assert (name, noise) == ("comparison", pytest.approx(3.4, rel=1e-3))
     assert {method for method, _ in ran} <= {"gaussian", "comparison"}
-
-
-def test_a_parabola_has_the_slope_of_its_place_and_a_kink_that_of_the_secant() -> None:
-    parabola = {noise: exp(-2.0 * log(noise) - 0.5 * log(noise) ** 2) for noise in (1.5, 2.0, 3.0)}
-    for place in (1.4, 2.2, 3.3):
-        assert steepness_at(parabola, place) == pytest.approx(2.0 + log(place), rel=1e-9)
-    assert steepness_at({1.0: 2.0, 1.1: 1.9, 3.0: 1e-9}, 1.0) == steepness({1.0: 2.0, 1.1: 1.9}, 1.0, 1.1)
-    assert steepness_at({1.0: 2.0}, 1.0) is None

@@ -7,6 +7,7 @@ import pytest
 
 import hockeystick as hs
 from hockeystick.accountants.direct import Transforms
+from hockeystick.bracketing import steepness, steepness_at
 from hockeystick.calibration import noise_search
 from hockeystick.calibration.first_guess import Guess, first_guess, rough_guess, unamplified_guess
 from hockeystick.laws.hidden_visits import HiddenVisits
@@ -147,3 +148,11 @@ def test_a_wrong_guess_costs_evaluations_alone(off: float, monkeypatch: pytest.M
     noise = hs.calibrate(run, epsilon=2.0, delta=DELTA).sigma
     monkeypatch.setattr(noise_search, "first_guess", lambda *_: Guess(off * noise, 1.7))
     assert hs.calibrate(run, epsilon=2.0, delta=DELTA).sigma == pytest.approx(noise, rel=1e-3)
+
+
+def test_a_parabola_has_the_slope_of_its_place_and_a_kink_that_of_the_secant() -> None:
+    parabola = {noise: exp(-2.0 * log(noise) - 0.5 * log(noise) ** 2) for noise in (1.5, 2.0, 3.0)}
+    for place in (1.4, 2.2, 3.3):
+        assert steepness_at(parabola, place) == pytest.approx(2.0 + log(place), rel=1e-9)
+    assert steepness_at({1.0: 2.0, 1.1: 1.9, 3.0: 1e-9}, 1.0) == steepness({1.0: 2.0, 1.1: 1.9}, 1.0, 1.1)
+    assert steepness_at({1.0: 2.0}, 1.0) is None

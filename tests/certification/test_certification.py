@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-import hockeystick as hs
 from hockeystick import (
     BallsInBins,
     BandedSquareRoot,
@@ -232,24 +231,6 @@ def test_questions_are_one_and_in_range() -> None:
     for budget in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(InvalidInputError, match=f"'budget' .* Got {budget!r}"):
             certify(mechanism(SAMPLERS[0]), delta=1e-5, budget=budget)
-
-
-@pytest.mark.parametrize(
-    ("name", "end"),
-    [
-        ("rdp", "'rdp' instead (did you mean 'renyi'?)."),
-        ("pld", "'pld' instead (did you mean 'direct'?)."),
-        ("moment_major", "'moment_major' instead (did you mean 'moment_majorant'?)."),
-        ("xyzzy", "'xyzzy' instead."),
-        (["direct"], " instead (did you mean 'direct'?)."),
-    ],
-)
-def test_a_method_that_is_not_known_is_answered_with_the_one_that_is_meant(name: Any, end: str) -> None:
-    if end.endswith("'renyi'?)."):
-        pytest.importorskip("hockeystick_papers")
-    with pytest.raises(InvalidInputError, match="'method' field must be one of gaussian") as raised:
-        hs.bound(mechanism(SAMPLERS[0]), name)
-    assert str(raised.value).endswith(end)
 
 
 def test_methods_are_known_and_apply() -> None:

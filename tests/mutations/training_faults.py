@@ -16,8 +16,6 @@ TORCH = "tests/training/test_torch_adaptive.py"
 CLIPPING = "tests/training/test_adaptive_clipping.py"
 NORMS = "tests/training/test_norms.py"
 PROGRESS = "tests/training/test_progress.py"
-TRAINER = "tests/training/test_huggingface.py"
-TRAINER_INPUT = "tests/training/test_huggingface_input.py"
 
 FAULTS = [
     (
@@ -285,41 +283,6 @@ FAULTS = [
         "{NORM: self.min_clipbound,",
         "a run that resumes clips to another norm than it would have",
         f"{CLIPPING}::test_a_state_resumes",
-    ),
-    (
-        "training/huggingface/losses.py",
-        "counted = (labels != IGNORED).sum(dim=1)",
-        "counted = (labels != IGNORED).sum() / len(labels)",
-        "an example's gradient depends on the lengths of the others",
-        f"{TRAINER}::test_the_sum_is_of_gradients_that_each_depend_on_one_example",
-    ),
-    (
-        "training/huggingface/trainer.py",
-        "                self.optimizer.signal_skip_step()\n",
-        "",
-        "every part of a batch is a step of the plan",
-        f"{TRAINER}::test_the_noise_in_the_gradients_is_white_under_the_matrix",
-    ),
-    (
-        "training/huggingface/arguments.py",
-        "arguments.ignore_data_skip = True",
-        "arguments.ignore_data_skip = False",
-        "a resumed training skips batches of the plan",
-        f"{TRAINER}::test_a_training_that_was_stopped_within_an_epoch_continues_as_if_it_had_not_been",
-    ),
-    (
-        "training/huggingface/checkpoints.py",
-        "self.engine.run.step != self.state.global_step:",
-        "self.engine.run.step > self.state.global_step:",
-        "weights without their run get the steps of the plan once more",
-        f"{TRAINER_INPUT}::test_checkpoints_without_their_run_are_refused",
-    ),
-    (
-        "training/torch/optimizer.py",
-        "            if number != numbers[0]:",
-        "            if number > numbers[0]:",
-        "a sum over a batch is clipped as if it were one example",
-        f"{TRAINER_INPUT}::test_a_layer_that_all_examples_share_is_refused_with_clipping_by_layers",
     ),
     (
         "training/run.py",

@@ -65,6 +65,8 @@ class Accountant:
         plans_effort: whether the bound depends on ``Settings.effort``; certificates then state it.
         nearly_meets: whether the two sides of such pairs nearly meet where their epsilon is about this one, as far as
             that was measured. A calibration looks at such an accountant first, and at no other where they do.
+        about: about the epsilon that it answers at a delta, where that has a closed form and may be far from what the
+            others answer; affects the speed of a search alone.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Accountant:
     assumes: str | None = None
     plans_effort: bool = False
     nearly_meets: Callable[[Any, float], bool] = lambda pair, epsilon: False
+    about: Callable[[Any, float], float] | None = None
 
     def covers(self, pair_type: type[DominatingPair]) -> bool:
         """Whether there is an analysis for this type of pair."""

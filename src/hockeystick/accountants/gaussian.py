@@ -35,11 +35,6 @@ def _analyse(pair: DominatingPair, side: Side, settings: Settings) -> Mapping[Di
     return dict.fromkeys(Direction, at_sensitivity(pair.noise_multiplier, _sensitivity(pair, side), side))
 
 
-def expected(pair: DominatingPair, delta: float) -> float:
-    """About the epsilon that this accountant answers at a delta; affects the speed of a search alone."""
-    return about_epsilon(pair.full_sensitivity / pair.noise_multiplier, delta)
-
-
 @dataclass(frozen=True, eq=False)
 class _Profile:
     """The closed form at one sensitivity."""
@@ -90,4 +85,5 @@ ACCOUNTANT = Accountant(
         else None
     ),
     cost=lambda pair: 1e-6,
+    about=lambda pair, delta: about_epsilon(pair.full_sensitivity / pair.noise_multiplier, delta),
 )

@@ -415,7 +415,7 @@ def whole_profile(
 
     Raises: BudgetExceededError when the deadline passes, MemoryError.
     """
-    certifier = accountant(end.method)
+    certifier = every_accountant()[end.method]
     if certifier.kind is Kind.MONTE_CARLO:
         return None
     if not certifier.plans_effort:

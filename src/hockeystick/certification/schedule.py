@@ -7,7 +7,6 @@ from math import frexp, sqrt
 from time import monotonic
 from typing import Any, NoReturn
 
-from hockeystick.accountants import gaussian
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.registry import ACCOUNTANTS, every_accountant, warm_up
 from hockeystick.accountants.registry import accountant as accountant_of
@@ -150,8 +149,8 @@ def run_accountants(
             work = max(work - cost(accountant, side), 0.0)
             continue
         guess = _expected(outcomes, accountant.name) or near
-        if near is not None and accountant is gaussian.ACCOUNTANT and question.delta is not None:
-            guess = gaussian.expected(pair, question.delta)  # without amplification, far from what is certified
+        if near is not None and accountant.about is not None and question.delta is not None:
+            guess = accountant.about(pair, question.delta)
         answer = partial(question.answer, near=guess)
         together = [other for other in sides if (accountant, other) in tasks] if accountant.joint_analyses else [side]
         ready = [other for other in together if accountant.why_not(pair, other) is None]

@@ -323,8 +323,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
             )
         length = {"epochs": epochs} if self.has_end else {"steps": MAX_STEPS}
         data = {"num_examples": num_examples, "batches_per_epoch": batches_of_epoch(loader), **length}
-        plan = Plan.parse({"data": data, "sampler": options})
-        self._adopt(plan.model_copy(update={"strategy": strategy}))
+        self._adopt(Plan.parse({"data": data, "sampler": options}).model_copy(update={"strategy": strategy}))
 
     def _calibrated(self, epsilon: float, delta: float) -> Certificate:
         """The certificate of the calibration, which the first of several processes makes for all of them."""
