@@ -27,7 +27,7 @@ FAULTS = [
     ),
     (
         "src/hockeystick/laws/kernels.py",
-        "skipped_p += mi * gi * sums.high_p[h.size - within]",
+        "skipped_p += mi * gi * others.high_p[h.size - within]",
         "skipped_p += 0.0",
         "products that overflow lose their P-mass",
         "tests/laws/test_far.py",

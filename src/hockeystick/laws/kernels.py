@@ -30,23 +30,28 @@ class Ends(NamedTuple):
     limit: float
 
 
-class Sums(NamedTuple):
-    """Masses of the first 0, 1, 2, ... partners (``low``), and of the last (``high``); shape (partners + 1,)."""
+class Partners(NamedTuple):
+    """The nodes of the other law: ratios and Q-masses, shape (partners,), and what they have together.
 
+    Masses of the first 0, 1, 2, ... partners are ``low``, those of the last are ``high``; shape (partners + 1,).
+    """
+
+    ratios: Array
+    masses: Array
     low_q: Array
     low_p: Array
     high_q: Array
     high_p: Array
 
 
-def _running_sums(h: Array, mass_h: Array) -> Sums:
-    """The sums of the partners' masses, added one by one."""
+def _partners_of(h: Array, mass_h: Array) -> Partners:
+    """These nodes with the sums of their masses, added one by one."""
 
     def sums(values: Array) -> Array:
         return np.concatenate([[0.0], np.cumsum(values)])
 
     moments = mass_h * h
-    return Sums(sums(mass_h), sums(moments), sums(mass_h[::-1]), sums(moments[::-1]))
+    return Partners(h, mass_h, sums(mass_h), sums(moments), sums(mass_h[::-1]), sums(moments[::-1]))
 
 
 def _open_above(grid: Array) -> Array:
@@ -77,15 +82,15 @@ def _skippable(mass: float, ratio: float, q: Array, p: Array, product: bool, ski
 
 
 @kernel
-def _partners(mass: float, ratio: float, sums: Sums, product: bool, skip: float) -> tuple[int, int, float, float]:
+def _visited(mass: float, ratio: float, others: Partners, product: bool, skip: float) -> tuple[int, int, float, float]:
     """The range of partners that are visited for one node, and the masses of the pairs with the others."""
-    size = sums.low_q.size - 1
-    low, high = _skippable(mass, ratio, sums.low_q, sums.low_p, product, skip), 0
+    size = others.low_q.size - 1
+    low, high = _skippable(mass, ratio, others.low_q, others.low_p, product, skip), 0
     if low < size:
-        high = _skippable(mass, ratio, sums.high_q, sums.high_p, product, skip)
+        high = _skippable(mass, ratio, others.high_q, others.high_p, product, skip)
     if low + high >= size:
         low, high = size, 0
-    q, p_low, p_high = sums.low_q[low] + sums.high_q[high], sums.low_p[low], sums.high_p[high]
+    q, p_low, p_high = others.low_q[low] + others.high_q[high], others.low_p[low], others.high_p[high]
     of_q, of_p = _row_masses(mass, ratio, q, p_low, p_high, product)
     return low, size - high, of_q, of_p
 
@@ -126,26 +131,17 @@ def spread_pairs(
     Returns (masses, p_inf, skipped_q, skipped_p). Above the last node the Q-mass stays there, and p_inf is the excess
     P-mass. With ``square`` the skipped masses are counted at both ends of a pair: never understated.
     """
-    sums = _running_sums(h, mass_h)
-    spread: tuple[Array, float, float, float] = _spread_pairs(
-        g, mass_g, h, mass_h, _open_above(grid), sums, product, square, ends
-    )
+    others, edge = _partners_of(h, mass_h), _open_above(grid)
+    spread: tuple[Array, float, float, float] = _spread_pairs(g, mass_g, others, edge, product, square, ends)
     return spread
 
 
 @kernel
 def _spread_pairs(
-    g: Array,
-    mass_g: Array,
-    h: Array,
-    mass_h: Array,
-    edge: Array,
-    sums: Sums,
-    product: bool,
-    square: bool,
-    ends: Ends,
+    g: Array, mass_g: Array, others: Partners, edge: Array, product: bool, square: bool, ends: Ends
 ) -> tuple[Array, float, float, float]:
-    """:func:`spread_pairs`, given the edges of its cells and the running sums of the partners."""
+    """:func:`spread_pairs`, given the edges of its cells and the partners with the sums of their masses."""
+    h, mass_h = others.ratios, others.masses
     n = edge.size - 1
     out = np.zeros(n)  # a new array shares no memory, which makes loops faster than one that is given
     p_inf, skipped_q, skipped_p = 0.0, 0.0, 0.0
@@ -154,14 +150,14 @@ def _spread_pairs(
         mi, gi = mass_g[i], g[i]
         if mi == 0.0:
             continue
-        lo, hi, q, p = _partners(mi, gi, sums, product, ends.skip)
+        lo, hi, q, p = _visited(mi, gi, others, product, ends.skip)
         skipped_q += both * q
         skipped_p += both * p
         within = _within(gi, h, product, ends.limit)
         if within < h.size:  # each row counts its own ones, so both orders of a pair are counted
             hi = min(hi, within)
-            skipped_q += mi * sums.high_q[h.size - within]
-            skipped_p += mi * gi * sums.high_p[h.size - within]
+            skipped_q += mi * others.high_q[h.size - within]
+            skipped_p += mi * gi * others.high_p[h.size - within]
         if square:
             lo = max(lo, i)
         if lo >= hi:
@@ -200,26 +196,17 @@ def contract_pairs(
 
     With each cell's mass at its barycentre P/Q it is a mean-preserving contraction.
     """
-    sums = _running_sums(h, mass_h)
-    contracted: tuple[Array, Array, float] = _contract_pairs(
-        g, mass_g, h, mass_h, _open_above(grid), sums, product, square, ends
-    )
+    others, edge = _partners_of(h, mass_h), _open_above(grid)
+    contracted: tuple[Array, Array, float] = _contract_pairs(g, mass_g, others, edge, product, square, ends)
     return contracted
 
 
 @kernel
 def _contract_pairs(
-    g: Array,
-    mass_g: Array,
-    h: Array,
-    mass_h: Array,
-    edge: Array,
-    sums: Sums,
-    product: bool,
-    square: bool,
-    ends: Ends,
+    g: Array, mass_g: Array, others: Partners, edge: Array, product: bool, square: bool, ends: Ends
 ) -> tuple[Array, Array, float]:
-    """:func:`contract_pairs`, given the edges of its cells and the running sums of the partners."""
+    """:func:`contract_pairs`, given the edges of its cells and the partners with the sums of their masses."""
+    h, mass_h = others.ratios, others.masses
     out_q, out_p = np.zeros(edge.size - 1), np.zeros(edge.size - 1)
     beyond = 0.0
     both = 2.0 if square else 1.0
@@ -227,11 +214,11 @@ def _contract_pairs(
         mi, gi = mass_g[i], g[i]
         if mi == 0.0:
             continue
-        lo, hi, _, _ = _partners(mi, gi, sums, product, ends.skip)
+        lo, hi, _, _ = _visited(mi, gi, others, product, ends.skip)
         within = _within(gi, h, product, ends.limit)
         if within < h.size:
             hi = min(hi, within)
-            beyond += mi * gi * sums.high_p[h.size - within]
+            beyond += mi * gi * others.high_p[h.size - within]
         if square:
             lo = max(lo, i)
         if lo >= hi:
