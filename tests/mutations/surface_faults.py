@@ -303,10 +303,17 @@ FAULTS = [
     ),
     (
         S + "cli/interruption.py",
-        "if frame.f_code.co_name.startswith(LOADING):",
-        "if False:",
+        "frame.f_code.co_name.startswith(LOADING) or frame",
+        "frame",
         "dies of a Ctrl-C that comes while a kernel is loaded",
         "tests/cli/test_processes.py",
+    ),
+    (
+        S + "cli/interruption.py",
+        " or frame.f_code is _repeat.__code__:",
+        ":",
+        "loses a Ctrl-C that comes while one is to be repeated",
+        "tests/cli/test_interruption.py::test_an_interruption_that_comes_while_one_is_to_be_repeated",
     ),
     (
         S + "cli/common.py",

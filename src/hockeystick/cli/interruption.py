@@ -54,16 +54,16 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     if _exit_code is not None:
         os._exit(_exit_code)
     _seen = True
-    if _loads_a_kernel(frame):
+    if _would_be_lost(frame):
         _again_soon()
         return
     raise KeyboardInterrupt
 
 
-def _loads_a_kernel(frame: FrameType | None) -> bool:
-    """Whether LLVM waits for what this frame, or one that called it, gives back."""
+def _would_be_lost(frame: FrameType | None) -> bool:
+    """Whether LLVM, or Python's report of what was swallowed, waits for this frame or for one that called it."""
     while frame is not None:
-        if frame.f_code.co_name.startswith(LOADING):
+        if frame.f_code.co_name.startswith(LOADING) or frame.f_code is _repeat.__code__:
             return True
         frame = frame.f_back
     return False
