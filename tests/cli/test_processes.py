@@ -148,9 +148,12 @@ import signal, sys
 from numba.core.codegen import CPUCodeLibrary
 asks = CPUCodeLibrary._object_getbuffer_hook
 def interrupted(module):
-    signal.raise_signal(signal.SIGINT)
-    sys.stderr.write("waits\\n")
+    if not waits:
+        waits.append(True)
+        signal.raise_signal(signal.SIGINT)
+        sys.stderr.write("waits\\n")
     return asks(module)
+waits = []
 CPUCodeLibrary._object_getbuffer_hook = interrupted
 sys.argv = ["hockeystick", "calibrate", "large.toml"]
 from hockeystick.__main__ import main
@@ -165,8 +168,7 @@ main()
         start_new_session=True,
     )
     assert (done.returncode, done.stdout) == (130, ""), done.stderr
-    *waits, end = without_progress(done.stderr)
-    assert (set(waits), end) == ({"waits"}, "Interrupted; no file was left half written.")
+    assert without_progress(done.stderr) == ["waits", "Interrupted; no file was left half written."]
     assert sorted(os.listdir(here)) == ["large.toml", "small.toml"]
 
 
