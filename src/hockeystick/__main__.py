@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from contextlib import suppress
 
@@ -22,6 +23,7 @@ def main() -> None:
         code = _run()
     except KeyboardInterrupt:
         code = INTERRUPTED
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is said once, however often it comes
         say_failure(INTERRUPTED_MESSAGE, code, as_json="--json" in sys.argv)
     if code == INTERRUPTED:
         with suppress(BaseException):

@@ -175,6 +175,40 @@ main()
     assert (done.returncode, done.stdout, done.stderr) == (130, "", MESSAGE)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [(["list", "support"], 130, MESSAGE.strip()), (["show", "nothing.toml"], 2, "nothing.toml")],
+    ids=["interrupted", "failed"],
+)
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_failure_is_told_once_however_often_the_command_is_interrupted(
+    arguments: list[str], code: int, message: str, as_json: bool, before: bool
+) -> None:
+    """Impatient people press Ctrl-C again while the first one is answered."""
+    words = [*arguments, *["--json"] * as_json]
+    script = f"""
+import signal, sys
+import hockeystick.cli.main as command
+from hockeystick.__main__ import main
+say = command.say_failure
+def interrupted(*arguments, **options):
+    if {before}: signal.raise_signal(signal.SIGINT)
+    say(*arguments, **options)
+    if not {before}: signal.raise_signal(signal.SIGINT)
+command.say_failure = interrupted
+if {code} == 130: command.app = lambda **options: signal.raise_signal(signal.SIGINT)
+sys.argv = ["hockeystick", *{words!r}]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == code
+    assert (done.stderr.count("\n"), message in done.stderr) == (1, True)
+    assert done.stdout.count("\n") == as_json
+    if as_json:
+        assert json.loads(done.stdout)["exit_code"] == code
+
+
 def test_other_errors_that_python_swallows_are_told() -> None:
     code = "import sys; sys.argv = ['hockeystick', '--version']\nfrom hockeystick.cli.main import app\n"
     code += "from hockeystick.cli import interruption; interruption.start()\n"

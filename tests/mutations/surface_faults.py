@@ -310,6 +310,13 @@ FAULTS = [
     ),
     (
         S + "cli/interruption.py",
+        "    if _telling:\n        return\n",
+        "",
+        "tells a failure twice where Ctrl-C is pressed again",
+        "tests/cli/test_interruption.py::test_a_failure_is_told_once_however_often_the_command_is_interrupted",
+    ),
+    (
+        S + "cli/interruption.py",
         " or frame.f_code is _repeat.__code__:",
         ":",
         "loses a Ctrl-C that comes while one is to be repeated",

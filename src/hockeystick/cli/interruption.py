@@ -19,6 +19,7 @@ They cannot pass an exception on: LLVM goes on without the kernel's code and abo
 
 _began: float | None = None
 _seen = False
+_telling = False
 _exit_code: int | None = None
 
 
@@ -38,6 +39,12 @@ def began() -> float:
     return monotonic() if _began is None else _began
 
 
+def tell() -> None:
+    """How the command failed is about to be told, once: from now on interruptions change nothing."""
+    global _telling
+    _telling = True
+
+
 def finish(code: int) -> None:
     """The command is done: from now on an interruption ends the process at once, with the command's exit code."""
     global _exit_code
@@ -53,6 +60,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     global _seen
     if _exit_code is not None:
         os._exit(_exit_code)
+    if _telling:
+        return
     _seen = True
     if _would_be_lost(frame):
         _again_soon()

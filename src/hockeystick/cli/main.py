@@ -155,5 +155,6 @@ def _internal(error: BaseException) -> str:
 
 
 def _fail(message: str, code: int, *, as_json: bool) -> NoReturn:
+    interruption.tell()
     say_failure(message, code, as_json=as_json)
     raise SystemExit(code) from None
