@@ -232,3 +232,11 @@ def test_a_method_that_is_not_known_is_answered_with_the_one_that_is_meant(name:
     with pytest.raises(InvalidInputError, match="'method' field must be one of gaussian") as raised:
         hs.bound(hs.Mechanism(sampler=hs.Deterministic(bins=8), noise_multiplier=2.0), name)
     assert str(raised.value).endswith(end)
+
+
+@pytest.mark.parametrize("function", [hs.bound, hs.certify, hs.profile, hs.noise.floor, hs.last_iterate])
+def test_an_example_runs_with_the_library_alone(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method of the papers, which a wheel does not have, would be no help."""
+    monkeypatch.setattr("hockeystick.accountants.registry.published", dict)
+    run = hs.Mechanism(sampler=hs.Deterministic(bins=8), noise_multiplier=2.0)
+    assert eval(function.example, {"hs": hs, "run": run}) is not None

@@ -66,7 +66,7 @@ def called(example: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 return function(*unnamed, **named)
             raise WrongCallError(f"{said}; for example: {example}.")
 
-        checked.example = example  # type: ignore[attr-defined]
+        vars(checked)["example"] = example
         return checked
 
     return decorate

@@ -43,7 +43,7 @@ class Adjacency(StrEnum):
 
 
 def as_side(given: object) -> Side:
-    """The Side that a caller gives, or whose word he gives: the word is equal to it, but is not the same object.
+    """The Side that is given, itself or by its word, which equals the Side but is another object.
 
     Raises: InvalidInputError for anything else.
     """
@@ -51,7 +51,7 @@ def as_side(given: object) -> Side:
 
 
 def as_direction(given: object) -> Direction:
-    """The Direction that a caller gives, or whose word he gives; raises InvalidInputError for anything else."""
+    """The Direction that is given, itself or by its word; raises InvalidInputError for anything else."""
     return given if isinstance(given, Direction) else _member(Direction, "direction", given)
 
 

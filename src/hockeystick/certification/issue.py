@@ -55,7 +55,7 @@ MOST_REACH = 100.0
 """But to no larger epsilon than this."""
 
 
-@called('hs.bound(run, "renyi")')
+@called('hs.bound(run, "direct")')
 def bound(
     mechanism: Mechanism | Plan, method: str, *, side: Side = Side.UPPER, settings: Settings | None = None
 ) -> Bound:
