@@ -60,8 +60,8 @@ def check_mode(grad_sample_mode: str, model: Any) -> None:
     """Raise UnsupportedError for ghost clipping, which sums in floating point, except with ``fully_shard``."""
     if grad_sample_mode != "hooks" and not is_sharded(model):
         raise UnsupportedError(
-            "Exact sums need the gradient of every example: the 'grad_sample_mode' argument must be 'hooks', except for "
-            f"a model of fully_shard. Got {grad_sample_mode!r} instead."
+            "Exact sums need the gradient of every example: the 'grad_sample_mode' argument must be 'hooks', except "
+            f"for a model of fully_shard. Got {grad_sample_mode!r} instead."
         )
 
 
