@@ -86,7 +86,9 @@ def test_a_record_that_was_sealed_again_with_another_certificate_is_refused(cert
     record.save(path)
     assert RunRecord.load(path) == record
     unsaid = tuple(one for one in record.checks if one.name != "stop_is_public")
+    rarer = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=4), noise_multiplier=MECHANISM.sigma)
     forged = [
+        record.model_copy(update={"certificate": hs.certify(rarer, delta=1e-5)}),
         record.model_copy(update={"certificate": hs.certify(MECHANISM.with_noise(3.0), delta=1e-5)}),
         record.model_copy(update={"checks": unsaid}),
         record.model_copy(update={"steps": 5}),

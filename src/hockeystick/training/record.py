@@ -200,8 +200,9 @@ class RunRecord(Extended):
         if certified == self.mechanism:
             return self
         of_steps = self.mechanism.model_copy(update={"sampler": certified.sampler})
-        alike = certified == of_steps and certified.sampler.kind == self.mechanism.sampler.kind
-        if not alike or certified.sampler.steps != self.steps or "stop_is_public" not in self.asserted:
+        alike = certified == of_steps and certified.sampler.steps == self.steps
+        alike = alike and certified.sampler == self.mechanism.sampler.prefix(self.steps)
+        if not alike or "stop_is_public" not in self.asserted:
             raise InvalidInputError(
                 "The 'certificate' field must be about the planned mechanism, or about the steps that were taken where "
                 "their number is said to be public"
