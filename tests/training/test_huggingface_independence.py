@@ -86,6 +86,8 @@ class Mixing(torch.nn.Module):
         self.how, self.memory = how, torch.zeros(())
         if how == "batch_norm":
             self.norm = torch.nn.BatchNorm1d(8, affine=False)
+        if how == "buffer":
+            self.register_buffer("seen", torch.zeros(8))
 
     def forward(self, hidden):
         if self.how == "statistics":
@@ -93,6 +95,9 @@ class Mixing(torch.nn.Module):
         if self.how == "cache":
             kept, self.memory = self.memory, hidden.detach().mean(dim=(0, 1))
             return hidden + kept
+        if self.how == "buffer":
+            self.seen += hidden.detach().mean(dim=(0, 1))
+            return hidden
         return self.norm(hidden.flatten(0, 1)).view_as(hidden)
 
 
@@ -102,6 +107,14 @@ def test_layers_that_mix_examples_are_named(how, trainer):
     model = model_of(attention_dropout=0.0)
     model.lm_head = torch.nn.Sequential(Mixing(how), model.lm_head)
     mixed(trainer(model=model), "the first layer that mixes them is 'lm_head.0' of type Mixing")
+
+
+def test_layers_that_write_what_the_examples_are_are_refused(trainer):
+    """A buffer is saved with the model."""
+    model = model_of()
+    model.lm_head = torch.nn.Sequential(Mixing("buffer"), model.lm_head)
+    with pytest.raises(UnsupportedError, match="writes what the examples of a batch are to the buffer 'seen'"):
+        trainer(model=model).train()
 
 
 def test_batch_normalisation_is_refused(trainer):

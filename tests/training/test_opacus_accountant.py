@@ -243,3 +243,34 @@ def test_coins_on_another_device_are_refused():
     _, _, optimizer, _ = made(of_length(4))
     with torch.device("meta"), pytest.raises(UnsupportedError, match=r"Got torch\.float32 on 'meta'"):
         optimizer.step_hook(optimizer)
+
+
+class Compared(torch.nn.Module):
+    """A classifier of what ``change`` makes of a batch."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.out, self.change = torch.nn.Linear(1, 2), change
+
+    def forward(self, x):
+        return self.out(self.change(x))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda x: x - x.mean(dim=0), "changes when the others of a batch"),
+        (lambda x: torch.ones(x.shape[0], 1), ""),
+        (lambda x: torch.ones(4, 1), "rows for"),
+    ],
+)
+def test_models_that_mix_examples_are_refused(change, says):
+    """A mean over the batch, and as many positions as examples."""
+    model = Compared(change)
+    data = TensorDataset(torch.randn(4, 1, generator=torch.Generator().manual_seed(0)), torch.zeros(4, dtype=int))
+    parts = made(DataLoader(data, batch_size=4), module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    if says:
+        with pytest.raises(UnsupportedError, match=says):
+            trained(*parts[1:], 1)
+    else:
+        trained(*parts[1:], 1)

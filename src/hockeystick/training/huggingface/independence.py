@@ -13,19 +13,20 @@ Agreement on a few examples, with the weights of the beginning, is no proof. See
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
 import torch
 from accelerate.utils import gather_object
-from torch.nn import functional
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.huggingface.derivatives import dependence, dependence_of_mean
 from hockeystick.training.huggingface.private_names import figures_kept
+from hockeystick.training.torch.dropout import without_dropout
 from hockeystick.training.torch.guards import WIDE, parts_of
+from hockeystick.training.torch.mixing import Written, check_written
 from hockeystick.training.torch.norms import total_norm
 from hockeystick.training.torch.private_names import reductions
 from hockeystick.training.torch.shards import narrow_types, norms_of_all
@@ -52,9 +53,6 @@ Gradients = list[list[torch.Tensor]]
 """For each example, and for each parameter."""
 Compute = Callable[[Any], torch.Tensor]
 """From the batch of some examples, in a list, to their loss."""
-DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
-"""Functions of ``torch.nn.functional`` that give their input as it is, for as long as the examples are tried."""
-ATTENTION = "scaled_dot_product_attention"
 RULE = "An example's loss and gradient must not depend on the examples beside it"
 
 
@@ -63,27 +61,6 @@ class Alone(NamedTuple):
 
     losses: list[float]
     gradients: Gradients
-
-
-@contextmanager
-def without_dropout() -> Iterator[None]:
-    """Layers in training mode, but for dropout, also where they run again in the backward pass."""
-    attention = getattr(functional, ATTENTION)
-
-    def attend(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **named: Any) -> Any:
-        del dropout_p
-        return attention(query, key, value, attn_mask, **named)
-
-    with ExitStack() as patches:
-        for name in DROPOUTS:
-            patches.enter_context(patch.object(functional, name, _same))
-        patches.enter_context(patch.object(functional, ATTENTION, attend))
-        yield
-
-
-def _same(input: torch.Tensor, *args: Any, **named: Any) -> torch.Tensor:
-    del args, named
-    return input
 
 
 class Independence:
@@ -114,6 +91,7 @@ class Independence:
                 else self._mean_depends(others)
             )
             self.crowd = self._crowd_depends(others) if by_example and self.dependence is None else None
+            self.written = [self._left_by([first, examples[-1]]) for first in (examples[0], examples[-1])]
 
     def _crowd_depends(self, others: Sequence[Any]) -> str | None:
         """Losses of as many examples as a physical batch has, up to all that are given, beside their losses alone.
@@ -132,6 +110,13 @@ class Independence:
                     if not differs <= self.tolerance:
                         return f"the loss of one changes by {differs:.2g} of it in a batch of {len(crowd)}"
         return None
+
+    def _left_by(self, examples: list[Any]) -> Mapping[Any, torch.Tensor | None]:
+        """What a forward pass over these examples leaves in the model, which is put back."""
+        before = Written(self.model)
+        with torch.no_grad():
+            self.compute(examples)
+        return before.undo()
 
     def _mean_depends(self, others: Sequence[Any]) -> str | None:
         rows = self.trainer.example_rows.most
@@ -199,6 +184,7 @@ class Independence:
         Raises: UnsupportedError that says what mixes the examples; InvalidInputError as the optimizer does, for
         parameters without per-sample gradients.
         """
+        check_written(*self.written)
         if self.dependence is not None:
             raise UnsupportedError(f"{RULE}, but {self.dependence}.")
         for move, alone in enumerate(self.alone):

@@ -24,6 +24,7 @@ from hockeystick.samplers import Poisson
 from hockeystick.training.torch.guards import WIDE, parts_of
 from hockeystick.training.torch.layers import check_layers
 from hockeystick.training.torch.norms import float32_excess
+from hockeystick.training.torch.rows import watch_rows
 
 NAME = "hockeystick"
 COIN = 2.0**-24
@@ -110,10 +111,11 @@ class Accountant(IAccountant):
         Opacus does not say which loader it made, so this looks at its caller; one that cannot be seen is refused too.
 
         Raises: UnsupportedError unless the loader draws Poisson batches, in one process, and the optimizer releases
-            nothing but noisy sums, and for layers that change without noise; the hook, for steps that use several
-            batches, for coins of another type, for noise of another norm than layers are clipped to, for layers with
-            gradients of other rows than the examples, and for ghost clipping and types narrower than float32, in which
-            nothing bounds the error of Opacus' norms.
+            nothing but noisy sums, and for layers that change without noise; the model, for layers with rows of
+            something else than examples, and where it mixes them; the hook, for steps that use several batches, for
+            coins of another type, for noise of another norm than layers are clipped to, for layers with gradients of
+            other rows than the examples, and for ghost clipping and types narrower than float32, in which nothing
+            bounds the error of Opacus' norms.
         """
         caller = sys._getframe(1).f_locals
         loader: Any = caller.get("data_loader")
@@ -135,6 +137,7 @@ class Accountant(IAccountant):
                 "hockeystick.torch.PrivacyEngine."
             )
         check_layers(caller["module"]._module, ghost=False)
+        watch_rows(caller["module"])
         del sample_rate  # the inverse of the number of batches
         sampler: Any = loader.batch_sampler
 

@@ -1,6 +1,6 @@
-"""Whether the rows that go into layers are those of the examples, tried in a first forward pass."""
+"""Whether the rows of layers are those of the examples, and theirs alone, tried before a first forward pass."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -8,15 +8,22 @@ import torch
 from opacus.layers.dp_rnn import RNNLinear
 
 from hockeystick.errors import UnsupportedError
+from hockeystick.training.torch.dropout import without_dropout
+from hockeystick.training.torch.mixing import Replaced, Written, axes_of, check_written, tensors_in, trial
+
+FAILURES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a model may raise for another batch than it is made for."""
 
 
 def watch_rows(model: Any) -> None:
-    """Have a wrapped model raise UnsupportedError where a layer has rows of something else, as of positions.
+    """Have a wrapped model raise UnsupportedError where a row is of something else than an example, or of several.
 
-    Such a layer's gradients are summed over the batch before any of them is clipped. Where there are as many positions
-    as examples, the numbers of rows do not tell, and batches of a fixed size are like that in every step. So the first
-    batch of several examples runs forward once more, without gradients and without its last example: rows that are
-    still as many are not of the examples. Errors of that pass, as of models for one size of batches, are let go.
+    The gradients of a layer with rows of positions are summed over the batch before any of them is clipped. Where there
+    are as many positions as examples, the numbers of rows do not tell, and batches of a fixed size are like that in
+    every step. So the first batch of several examples runs forward once more, without gradients and without its last
+    example: rows that are still as many are not of the examples. And once more with all but one example replaced, which
+    must change nothing for that one, nor what the pass writes (:mod:`.mixing`). Errors of these two passes, as of
+    models for one size of batches, are let go.
 
     Args:
         model: as Opacus wrapped it.
@@ -29,12 +36,57 @@ def watch_rows(model: Any) -> None:
         examples = _examples([inputs, named], axis)
         if examples > 1:
             handle.remove()
-            _check_rows(model, _fewer(inputs, examples, axis), _fewer(named, examples, axis), examples, axis)
+            _compare(model, inputs, named, examples, axis)
 
     handle = model._module.register_forward_pre_hook(before, with_kwargs=True)
 
 
-def _check_rows(model: Any, inputs: Any, named: Any, before: int, axis: int) -> None:
+def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> None:
+    """Try a batch of so many examples without the last, and with all but one replaced, to compare what follows with."""
+    inner = model._module
+    devices = sorted({p.device for p in inner.parameters() if p.device.type == "cuda"}, key=str)
+
+    def outputs(change: Callable[[Any, int, int], Any]) -> list[torch.Tensor] | None:
+        """Those of a changed batch; None where the model cannot have it."""
+        with suppress(*FAILURES), trial(devices):
+            return tensors_in(inner(*change(inputs, examples, axis), **change(named, examples, axis)))
+        return None
+
+    state = Written(inner)
+    try:
+        others = outputs(_alike)
+        written = state.undo()
+        fewer = _check_rows(model, lambda: outputs(_fewer), examples, axis)
+    finally:
+        state.undo()
+    if others is None:
+        return
+    replaced = Replaced(others, examples)
+
+    def after(inner: Any, given: Any, output: Any) -> None:
+        del given
+        handle.remove()
+        check_written(written, {key: getattr(key[0], key[2]) for key in written})
+        axes = axes_of(examples, others, fewer)
+        if not replaced.differ(tensors_in(output), axes):
+            return
+        state = Written(inner)
+        with without_dropout():
+            others_again, again = outputs(_alike), outputs(lambda whole, *_: whole)
+        state.undo()
+        if others_again and again and Replaced(others_again, examples).differ(again, axes):
+            raise UnsupportedError(
+                f"What the model computes for an example changes when the others of a batch of {examples} are "
+                "replaced, so that clipping does not bound what one example changes; let no layer look across the "
+                "examples, as statistics of the batch do, or attention whose first dimension is not the batch's."
+            )
+
+    handle = inner.register_forward_hook(after)
+
+
+def _check_rows(
+    model: Any, run: Callable[[], list[torch.Tensor] | None], before: int, axis: int
+) -> list[torch.Tensor] | None:
     """Run a model on one example less than ``before``; raise for a layer that has that many rows all the same."""
     inner, still = model._module, []
 
@@ -51,14 +103,8 @@ def _check_rows(model: Any, inputs: Any, named: Any, before: int, axis: int) -> 
         and any(parameter.requires_grad for parameter in part.parameters(recurse=False))
     ]
     handles = [part.register_forward_pre_hook(lambda part, given: see(names[part], given)) for part in layers]
-    devices = sorted({p.device for p in inner.parameters() if p.device.type == "cuda"}, key=str)
     try:
-        with (
-            torch.random.fork_rng(devices),
-            torch.no_grad(),
-            suppress(ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError),
-        ):
-            inner(*inputs, **named)
+        outputs = run()
     finally:
         for handle in handles:
             handle.remove()
@@ -68,6 +114,7 @@ def _check_rows(model: Any, inputs: Any, named: Any, before: int, axis: int) -> 
             "something else and its gradient cannot be clipped by example; the first dimension of what every layer "
             "gets must be that of the examples, position ids included."
         )
+    return outputs
 
 
 def _examples(given: Any, axis: int) -> int:
@@ -80,11 +127,24 @@ def _examples(given: Any, axis: int) -> int:
 
 def _fewer(given: Any, examples: int, axis: int) -> Any:
     """The same without the last of so many examples, as far as tensors, lists, tuples and mappings go."""
+    return _changed(given, examples, axis, lambda whole: whole.narrow(axis, 0, examples - 1))
+
+
+def _alike(given: Any, examples: int, axis: int) -> Any:
+    """The same with the example in the middle in the place of all of so many, as far as these go."""
+
+    def alike(whole: torch.Tensor) -> torch.Tensor:
+        middle = torch.full((examples,), examples // 2, device=whole.device)
+        return whole.index_select(axis, middle)
+
+    return _changed(given, examples, axis, alike)
+
+
+def _changed(given: Any, examples: int, axis: int, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(given, torch.Tensor):
-        whole = given.dim() > axis and given.shape[axis] == examples
-        return given.narrow(axis, 0, examples - 1) if whole else given
+        return change(given) if given.dim() > axis and given.shape[axis] == examples else given
     if isinstance(given, Mapping):
-        return {name: _fewer(part, examples, axis) for name, part in given.items()}
+        return {name: _changed(part, examples, axis, change) for name, part in given.items()}
     if type(given) in (list, tuple):
-        return type(given)(_fewer(part, examples, axis) for part in given)
+        return type(given)(_changed(part, examples, axis, change) for part in given)
     return given
