@@ -474,6 +474,20 @@ FAULTS = [
         "tests/training/test_opacus_accountant.py::test_models_that_mix_examples_are_refused",
     ),
     (
+        "training/jax/execution_plan.py",
+        "check_shared(args, apart, size)",
+        "pass",
+        "one label turns the gradients of a whole batch round, as every example sees all of them",
+        "tests/training/test_jax_arguments.py::test_labels_that_are_not_named_are_refused",
+    ),
+    (
+        "training/jax/exact.py",
+        "check_shared(args, positions_of(self.positions, self.argnums), size)",
+        "pass",
+        "one label turns the integers of a whole batch round, as every example sees all of them",
+        "tests/training/test_jax_arguments.py::test_labels_that_are_not_named_are_refused",
+    ),
+    (
         "training/record.py",
         "alike = alike and certified.sampler == self.mechanism.sampler.prefix(self.steps)",
         "pass",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.exact_sums import add_clipped, scale_of
+from hockeystick.training.jax.arguments import check_shared, positions_of
 
 Integers = NDArray[np.int64]
 
@@ -33,7 +34,7 @@ class ExactGradient:
         count: is told on the host how many examples are in a sum.
 
     Raises: of a call, UnsupportedError inside of functions that JAX traces; InvalidInputError for batches of several
-    sizes, and for examples of another shape than the first ones.
+    sizes, for examples of another shape than the first ones, and for an argument with as many rows as the first batch.
     """
 
     def __init__(
@@ -49,9 +50,10 @@ class ExactGradient:
         count: Callable[[int], None],
     ) -> None:
         self.argnums = argnums
-        self.positions = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)
+        self.positions = positions_of(batch_argnums)
         self.rows, self.steps, self.scale, self.count = rows, steps, scale_of(clip_norm, steps), count
         self.shapes: list[Any] | None = None
+        self.looked = False  # at the arguments beside a batch of several examples
 
         self._gradients = gradients_of_rows(fun, argnums, self.positions, keep_batch_dim)
 
@@ -60,6 +62,9 @@ class ExactGradient:
         refuse_traced([args, is_padding_example], "clipped_grad")
         batch = {at: jax.tree.map(np.asarray, args[at]) for at in self.positions}
         size = self._size(jax.tree.leaves(list(batch.values())))
+        if size > 1 and not self.looked:
+            self.looked = True  # later ones may have as many rows as anything by chance
+            check_shared(args, positions_of(self.positions, self.argnums), size)
         padding = np.zeros(size, bool) if is_padding_example is None else np.asarray(is_padding_example, bool)
         examples = np.flatnonzero(~padding)
         trained = args[self.argnums] if isinstance(self.argnums, int) else tuple(args[at] for at in self.argnums)

@@ -22,6 +22,7 @@ from hockeystick.training.engine import Engine
 from hockeystick.training.exact_sums import rows_of
 from hockeystick.training.invariance import Invariance
 from hockeystick.training.jax.accountant import MechanismDpEvent, relation_of
+from hockeystick.training.jax.arguments import check_shared, positions_of
 from hockeystick.training.jax.batches import BatchSampler
 from hockeystick.training.jax.checkpoint import load_tree, save_tree
 from hockeystick.training.jax.exact import ExactGradient
@@ -201,11 +202,16 @@ class ExecutionPlanConfig(Engine):
             )
         norm, divisor = self.l2_clip_norm, self.run.expected_batch_size
         made = clipped_grad(fun, *args, l2_clip_norm=norm * (1.0 - ROOM), normalize_by=divisor, **options)
-        positions = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)
+        positions = positions_of(batch_argnums)
+        apart = positions_of(positions, args[0] if args else options.get("argnums", 0), options.get("prng_argnum"))
+        looked: list[int] = []  # the first batch that tells: later ones may have as many rows as anything by chance
 
         def counted(*args: Any, is_padding_example: Any = None, **more: Any) -> Any:
             refuse_mapped()
             size = jax.tree.leaves(args[positions[0]])[0].shape[0]
+            if size > 1 and not looked:
+                check_shared(args, apart, size)
+                looked.append(size)
             padding = jnp.zeros(size, bool) if is_padding_example is None else jnp.asarray(is_padding_example)
             io_callback(self._counted, None, jnp.sum(~padding), ordered=True)
             if size:
