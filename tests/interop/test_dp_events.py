@@ -104,6 +104,21 @@ def test_counts_are_whole_numbers(count: object) -> None:
         from_dp_event(dp_event.SelfComposedDpEvent(GAUSSIAN, count))
 
 
+@pytest.mark.parametrize(
+    ("event", "field"),
+    [
+        (dp_event.SampledWithoutReplacementDpEvent(1000, 10.7, GAUSSIAN), "sample_size"),
+        (dp_event.SampledWithoutReplacementDpEvent(1000.5, 10, GAUSSIAN), "source_dataset_size"),
+        (dp_event.TruncatedSubsampledGaussianDpEvent(1000, 0.01, 20.9, 1.5), "truncated_batch_size"),
+        (dp_event.TruncatedSubsampledGaussianDpEvent(1000.9, 0.01, 20, 1.5), "dataset_size"),
+    ],
+)
+def test_sizes_are_whole_numbers(event: object, field: str) -> None:
+    """A batch of 10.7 examples was one of 10."""
+    with pytest.raises(InvalidInputError, match=f"'{field}' field must be a whole number"):
+        from_dp_event(event)
+
+
 def test_values_that_no_mechanism_has_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="noise_multiplier"):
         from_dp_event(dp_event.GaussianDpEvent(0.0))

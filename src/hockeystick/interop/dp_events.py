@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+from hockeystick.interop.described import read_count
 from hockeystick.interop.peer import load
 from hockeystick.mechanism import Mechanism, Unit
 from hockeystick.samplers import Deterministic, FixedSize, Poisson
@@ -176,8 +177,8 @@ def _truncated(event: Any, dp_event: Any) -> Counter[Leaf]:
     leaf = (
         float(event.noise_multiplier),
         float(event.sampling_probability),
-        int(event.truncated_batch_size),
-        int(event.dataset_size),
+        read_count(event, "truncated_batch_size"),
+        read_count(event, "dataset_size"),
     )
     return Counter({leaf: 1})
 
@@ -188,7 +189,8 @@ def _without_replacement(event: Any, dp_event: Any) -> Counter[Leaf]:
             f"Under sampling without replacement only a GaussianDpEvent is known. Got {shortened(event.event)}."
         )
     noise = 2.0 * float(event.event.noise_multiplier)
-    return Counter({(noise, int(event.sample_size), int(event.source_dataset_size)): 1})
+    size, examples = (read_count(event, name) for name in ("sample_size", "source_dataset_size"))
+    return Counter({(noise, size, examples): 1})
 
 
 def _self_composed(event: Any, dp_event: Any) -> Counter[Leaf]:
