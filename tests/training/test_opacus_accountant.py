@@ -274,3 +274,28 @@ def test_models_that_mix_examples_are_refused(change, says):
             trained(*parts[1:], 1)
     else:
         trained(*parts[1:], 1)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_an_example_that_makes_the_model_nan_is_caught(value):
+    """Opacus' factors do not clip it; a number whose gradient is finite is clipped, however large."""
+    x = torch.ones(4, 1)
+    x[2] = value
+    data = TensorDataset(x, torch.zeros(4, dtype=int))
+    engine, model, optimizer, loader = made(DataLoader(data, batch_size=4))
+    with pytest.raises(UnsupportedError, match="A sum of gradients is not finite"):
+        trained(model, optimizer, loader, 1)
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
+    again = hs.torch.Accountant()
+    again.load_state_dict(engine.accountant.state_dict())
+    for accountant in (engine.accountant, again):
+        with pytest.raises(UnsupportedError, match="A sum of gradients is not finite"):
+            accountant.get_epsilon(1e-5)
+
+
+def test_a_large_number_is_clipped():
+    x = torch.ones(4, 1)
+    x[2] = 1e15
+    engine, *parts = made(DataLoader(TensorDataset(x, torch.zeros(4, dtype=int)), batch_size=4))
+    trained(*parts, 1)
+    assert engine.get_epsilon(1e-5) > 0.0

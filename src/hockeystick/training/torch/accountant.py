@@ -61,6 +61,8 @@ class Accountant(IAccountant):
         """How many clipping norms a clipped gradient may have had, of the steps that a hook counted."""
         self.generators: set[str] = set()
         """Whose normal numbers the noise of the steps was made of, as far as the optimizer's steps show it."""
+        self.finite = True
+        """Whether all sums were finite, of the steps that a hook saw."""
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
         """Count one step."""
@@ -77,8 +79,9 @@ class Accountant(IAccountant):
         """A certified upper bound on epsilon; ``options`` are those of :func:`hockeystick.certify`.
 
         Raises: CannotCertifyError when the ends of the noise that was seen refute the delta; UnsupportedError when the
-        noise multiplier or the rate changed during the run.
+        noise multiplier or the rate changed during the run, and when a sum was not finite.
         """
+        self._check_finite()
         if not self.history:
             return 0.0
         if len(self.history) > 1:
@@ -105,6 +108,15 @@ class Accountant(IAccountant):
         epsilon = certify(sure, delta=delta, **options).epsilon
         return epsilon.upper if isinstance(epsilon, Interval) else epsilon
 
+    def _check_finite(self) -> None:
+        """Raise UnsupportedError once an example has had a gradient that is not finite, which Opacus does not clip."""
+        if not self.finite:
+            raise UnsupportedError(
+                "A sum of gradients is not finite: Opacus multiplies an infinite gradient by 0 and a NaN by NaN, so "
+                "that one example makes the whole model NaN, and no noise hides it; find out what makes such "
+                "gradients, and train anew."
+            )
+
     def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[Any], None]:
         """The hook that counts steps, for the loader of the ``make_private`` that asks for it.
 
@@ -114,8 +126,8 @@ class Accountant(IAccountant):
             nothing but noisy sums, and for layers that change without noise; the model, for layers with rows of
             something else than examples, and where it mixes them; the hook, for steps that use several batches, for
             coins of another type, for noise of another norm than layers are clipped to, for layers with gradients of
-            other rows than the examples, and for ghost clipping and types narrower than float32, in which nothing
-            bounds the error of Opacus' norms.
+            other rows than the examples, for sums that are not finite, and for ghost clipping and types narrower than
+            float32, in which nothing bounds the error of Opacus' norms.
         """
         caller = sys._getframe(1).f_locals
         loader: Any = caller.get("data_loader")
@@ -149,6 +161,8 @@ class Accountant(IAccountant):
                     "than once; the 'hockeystick' accountant needs a step for each batch."
                 )
             _check_clipped_layers(optimizer)
+            self.finite &= all(bool(parameter.summed_grad.isfinite().all()) for parameter in optimizer.params)
+            self._check_finite()
             self.excess = max(self.excess, clipped_length(optimizer))
             self.generators |= generators_of(optimizer)
             self.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=sampler.sample_rate)
@@ -157,10 +171,11 @@ class Accountant(IAccountant):
         return counted
 
     def state_dict(self, destination: Any = None) -> Any:
-        """Opacus' state, with how long clipped gradients may have been, and the generators that were seen."""
+        """Opacus' state, with how long clipped gradients may have been, and what else was seen of the steps."""
         state = super().state_dict(destination)
         state["excess"] = self.excess
         state["generators"] = sorted(self.generators)
+        state["finite"] = self.finite
         return state
 
     def load_state_dict(self, state_dict: Any) -> None:
@@ -170,6 +185,7 @@ class Accountant(IAccountant):
         super().load_state_dict(state_dict)
         self.excess = float(state_dict["excess"])
         self.generators = set(state_dict.get("generators", ()))
+        self.finite = bool(state_dict.get("finite", True))
 
     def __len__(self) -> int:
         return sum(steps for _, _, steps in self.history)
