@@ -221,7 +221,7 @@ def test_tables_between_nodes_are_within_their_error(weights: list[int], unit: f
     windows, first = given.windows, given.groups[0].first[0]
     used = np.unique(np.concatenate([first, first + np.maximum(windows.counts - 1, 0)]))
     for f in range(3):
-        natural = np.empty((2, given.places))
+        natural = np.empty((3, given.places))
         place_table(coarse[f], nodes.stride, kind.starts, kind.factors, kind.newest, kind.columns, natural, table)
         error = nodes.error + factors * (nodes.noise.error + 2e-14) + nodes.noise.error
         assert np.hypot(*(table - exact[f])[:, used]).max() <= error

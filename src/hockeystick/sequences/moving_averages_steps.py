@@ -1,4 +1,4 @@
-"""Many successive steps that are alike: once values only turn and shrink by one factor, powers take their place.
+"""Steps over windows: of means, and many successive ones that are alike, for which powers stand once values settle.
 
 Proof: docs/theory/moving-averages.md, section 4.
 """
@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from hockeystick.laws.law import Array
-from hockeystick.sequences.moving_averages_kernels import factor_of
+from hockeystick.sequences.moving_averages import InnovationWindows
+from hockeystick.sequences.moving_averages_kernels import Counts, factor_of, window_means
 
 Step = Callable[[Array], Array]
 
@@ -39,3 +40,13 @@ def stationary(
                 return np.vstack([power.real, power.imag]), error
         values = after
     return values, 0.0
+
+
+def means_before(windows: InnovationWindows, values: Array, scales: Array, kinds: Counts, first: Counts) -> Array:
+    """Mass and mean of a sum, shape (2, S), one group of bins before those of which ``values`` has them.
+
+    The other arguments are those of :func:`..moving_averages_kernels.window_means`.
+    """
+    means = np.empty_like(values)
+    window_means(windows.begins, windows.counts, windows.chances * values, scales, kinds, first, means)
+    return means

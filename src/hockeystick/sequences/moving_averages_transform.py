@@ -29,14 +29,9 @@ from hockeystick.sequences.inverse_transform import (
     spread_of,
 )
 from hockeystick.sequences.moving_averages import InnovationWindows, MovingAverages, windows_of
-from hockeystick.sequences.moving_averages_kernels import (
-    place_table,
-    window_adjoints,
-    window_means,
-    window_sums,
-)
+from hockeystick.sequences.moving_averages_kernels import place_table, window_adjoints, window_sums
 from hockeystick.sequences.moving_averages_ring import LARGEST, Factor, trace
-from hockeystick.sequences.moving_averages_steps import stationary
+from hockeystick.sequences.moving_averages_steps import means_before, stationary
 from hockeystick.sequences.moving_averages_work import LOST_SHARE, uneven
 from hockeystick.sequences.white_noise import Noise, noise_table
 from hockeystick.types import Side
@@ -255,11 +250,10 @@ def _mass_and_mean(
     What is missing of 1 is the mass that is left out under Q and under P (section 3, windows that are left out).
     """
     values = np.vstack([np.ones(windows.start.size), np.zeros(windows.start.size)])
-    steps = (windows.begins, windows.counts, windows.chances)
     for group in reversed(groups):
         for _ in range(group.length):
             deadline.tick()
-            values = window_means(*steps, values, scales, group.kinds, group.first)
+            values = means_before(windows, values, scales, group.kinds, group.first)
     total, mean = (float(part) for part in values @ windows.start)
     return total, mean
 
@@ -291,14 +285,13 @@ def _nodes_of(
 def _tilted_mass(given: Prepared) -> float:
     """The least chance, over all bins, that the windows which see an innovation of a bin are kept given its tilt."""
     windows, least = given.windows, 1.0
-    steps = (windows.begins, windows.counts, windows.chances)
     for group in given.groups:
         for kind, first in zip(group.kinds, group.first, strict=True):
             values = np.vstack([np.ones(windows.start.size), np.zeros(windows.start.size)])
             # Of the 2 d - 1 successive windows that see one of the bin's innovations, the one in the middle is its own.
             for at in range(2 * given.chain.depth - 1):
                 own = slice(0, 1 if at == given.chain.depth - 1 else 0)
-                values = window_means(*steps, values, given.scales, np.array([kind])[own], first[None][own])
+                values = means_before(windows, values, given.scales, np.array([kind])[own], first[None][own])
                 if own.stop:  # the derivative: the mean of s_i, which is the tilt over the number of bins
                     values = np.vstack([given.chain.bins * values[1], np.zeros(windows.start.size)])
             least = min(least, float(values[0] @ windows.start))
@@ -327,7 +320,7 @@ def transform_of(
         numbers = 2 * sum(nodes.scales.size for nodes in given.nodes)
         together = max(min(TOGETHER, MOST_HELD // numbers), 1)
         current = np.zeros((len(given.kinds), 2, given.scales.shape[1]))
-        natural = np.empty((2, given.places))
+        natural = np.empty((3, given.places))
         for begin in range(first, first + many, together):
             held = []
             for nodes in given.nodes:
@@ -460,22 +453,34 @@ def _shortened(groups: list[Group], count: int) -> list[Group]:
 def _step(given: Prepared, group: Group, tables: Array, deadline: Deadline) -> Callable[[Array], Array]:
     """What a group of bins makes of the numbers of the groups after it, backwards; shape (2, states)."""
     windows = given.windows
+    chances, values, work = windows.chances, *_workspace(windows)
+    served = windows.begins, windows.counts, values, tables, group.kinds, group.first, work
 
     def step(later: Array) -> Array:
         deadline.tick()
-        return window_sums(windows.begins, windows.counts, windows.chances, later, tables, group.kinds, group.first)
+        np.multiply(chances, later, out=values[:, : chances.size])
+        sums = np.empty_like(later)
+        window_sums(*served, sums)
+        return sums
 
     return step
 
 
+def _workspace(windows: InnovationWindows) -> tuple[Array, Array]:
+    """Arrays for the values of states and for those of the windows of one, as :func:`window_sums` takes them."""
+    return np.zeros((2, windows.start.size + LANES)), np.zeros((2, int(windows.counts.max()) + LANES))
+
+
 def _adjoint(given: Prepared, group: Group, tables: Array, deadline: Deadline) -> Callable[[Array], Array]:
     """The adjoint of :func:`_step` in the norm that the chances of states weigh."""
-    windows = given.windows
-    steps = windows.begins, windows.counts, windows.start, windows.chances
+    windows, work = given.windows, _workspace(given.windows)[1]
+    start, shares = windows.start, windows.chances / windows.start
 
     def adjoint(values: Array) -> Array:
         deadline.tick()
-        return window_adjoints(*steps, values, tables, group.kinds, group.first)
+        sums = np.zeros_like(values)
+        window_adjoints(windows.begins, windows.counts, start * values, tables, group.kinds, group.first, work, sums)
+        return shares * sums
 
     return adjoint
 
