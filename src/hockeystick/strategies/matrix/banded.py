@@ -141,7 +141,6 @@ def _bin_gram(band: Array, bins: int) -> Array:
     return gram
 
 
-@kernel
 def autoregression(band: Array, taps: Array) -> tuple[Array, Array]:
     """The queries ``S = A C^{-1} z`` as ``S_t = s_t z_t + sum_{d=1}^{w} a_{t,d} S_{t-d}``: C A^{-1} is banded too.
 
@@ -152,15 +151,24 @@ def autoregression(band: Array, taps: Array) -> tuple[Array, Array]:
     Returns: s of shape (n,) and a of shape (n, w + 1), w = p + q - 2, where a[t, d] is zero for d = 0 and d > t.
     """
     n, p = band.shape
+    scale, rows = 1.0 / (band[:, 0] * taps[0]), rows_of(band)
     memory = np.zeros((n, p + taps.size - 1))
-    scale = 1.0 / (band[:, 0] * taps[0])
-    for t in range(n):
-        for d in range(1, min(t, memory.shape[1] - 1) + 1):
-            entry = 0.0
-            for k in range(max(d - p + 1, 0), min(taps.size - 1, d) + 1):
-                entry += band[t - d + k, d - k] * taps[k]
-            memory[t, d] = -entry * scale[t]
+    for k, tap in enumerate(taps):
+        memory[:, k : k + p] -= tap * rows
+    memory *= scale[:, None]
+    memory[:, 0] = 0.0
+    reach = min(n, memory.shape[1])
+    memory[:reach][np.triu_indices(reach, 1, memory.shape[1])] = 0.0  # from before the first step
     return scale, memory
+
+
+def rows_of(band: Array) -> Array:
+    """``C[t, t - d]`` at [t, d], 0 before the first column: a view of a copy, shape (n, p), not to be written."""
+    n, p = band.shape
+    padded = np.zeros((n + p, p))
+    padded[p:] = band
+    row, column = padded.strides
+    return np.lib.stride_tricks.as_strided(padded[p:], (n, p), (row, column - row), writeable=False)
 
 
 @kernel(fastmath=REASSOCIATE)

@@ -29,21 +29,19 @@ def optimal_columns(steps: int, bands: int) -> Array:
     private machine learning"; convexity: Choquette-Choo et al. (2023), "(Amplified) banded matrix factorization".
     Cost: some hundreds of gradients of O(steps * bands^2) time and O(steps * bands) memory.
     """
-    # Off-diagonal entries over diagonal ones are free coordinates; the norms then say the rest.
+    # Off-diagonal entries over diagonal ones are free coordinates, but for those past the last row, which start at zero
+    # and have no slope; the norms then say the rest.
     inside = np.arange(steps)[:, None] + np.arange(1, bands)[None, :] < steps
 
     def ratios(free: Array) -> Array:
-        table = np.zeros((steps, bands))
-        table[:, 0] = 1.0
-        table[:, 1:][inside] = free
-        return table
+        return np.column_stack([np.ones(steps), free.reshape(inside.shape)])
 
     def objective(free: Array) -> tuple[float, Array]:
         value, gradient = log_error(ratios(free))
-        return value, gradient[:, 1:][inside]
+        return value, (gradient[:, 1:] * inside).ravel()
 
     toeplitz = optimal_coefficients(steps, bands)
-    start = np.broadcast_to(toeplitz[1:] / toeplitz[0], inside.shape)[inside]
+    start = (toeplitz[1:] / toeplitz[0] * inside).ravel()
     subject = f"a banded matrix with {bands} bands for {steps} steps"
     optimum = ratios(minimise(objective, start, subject))
     if optimum.min() < 0.0:
@@ -58,11 +56,13 @@ def log_error(columns: Array) -> tuple[float, Array]:
     Args:
         columns: shape (steps, bands), [i, d] is proportional to ``C[i + d, i]``.
     """
-    norms = np.linalg.norm(columns, axis=1)[:, None]
+    norms = np.sqrt(np.einsum("id,id->i", columns, columns))[:, None]
     unit = columns / norms
     total, slope = squared_error(unit)
-    radial = np.einsum("id,id->i", slope, unit)[:, None]
-    return float(np.log(total / columns.shape[0])), (slope - radial * unit) / (norms * total)
+    unit *= np.einsum("id,id->i", slope, unit)[:, None]  # what is along the columns
+    slope -= unit
+    slope /= norms * total
+    return float(np.log(total / columns.shape[0])), slope
 
 
 def squared_error(columns: Array) -> tuple[float, Array]:
@@ -118,19 +118,13 @@ def _adjoint(scale: Array, memory: Array, covariance: Array) -> tuple[Array, Arr
     return slope_scale, slope_memory
 
 
-@kernel
 def _to_columns(scale: Array, memory: Array, slope_scale: Array, slope_memory: Array) -> Array:
     """From s and a to C: ``s_t = 1 / C[t, t]`` and ``a_{t,d} = (C[t, t-d+1] - C[t, t-d]) / C[t, t]``."""
-    n, width = memory.shape
-    p = width - 1
-    slope = np.zeros((n, p))
-    for t in range(n):
-        # Both are proportional to 1 / C[t, t].
-        diagonal = slope_scale[t] * scale[t]
-        for d in range(1, min(t, p) + 1):
-            diagonal += slope_memory[t, d] * memory[t, d]
-            slope[t - d + 1, d - 1] += slope_memory[t, d] * scale[t]
-            if d < p:
-                slope[t - d, d] -= slope_memory[t, d] * scale[t]
-        slope[t, 0] -= diagonal * scale[t]
-    return slope
+    n, p = memory.shape[0], memory.shape[1] - 1
+    # In each row t of C at d = 0..p-1; both s and a are proportional to 1 / C[t, t].
+    rows = slope_memory[:, 1:] - slope_memory[:, :p]
+    rows[:, 0] = slope_memory[:, 1] - slope_scale * scale - np.einsum("td,td->t", slope_memory, memory)
+    padded = np.zeros((n + p, p))
+    padded[:n] = rows * scale[:, None]
+    row, column = padded.strides
+    return np.lib.stride_tricks.as_strided(padded, (n, p), (row, row + column)).copy()
