@@ -114,13 +114,18 @@ def accumulate(total: Pairs, source: Pairs) -> None:
         total[k] = add_positive(total[k], source[k])
 
 
-@kernel
 def products(scale: float, numbers: Array) -> Pairs:
     """``scale * numbers`` exactly, for an array of any shape."""
     result = np.empty(numbers.size, dtype=np.complex128)
-    for i, number in enumerate(numbers.flat):
-        result[i] = product(scale, number)
+    _products(scale, np.ravel(numbers), result)
     return result.reshape(numbers.shape)
+
+
+@kernel
+def _products(scale: float, numbers: Array, result: Pairs) -> None:
+    """:func:`products` of a row of numbers, into ``result``."""
+    for i in range(numbers.size):
+        result[i] = product(scale, numbers[i])
 
 
 def rational(pair: complex) -> Fraction:

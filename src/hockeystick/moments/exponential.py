@@ -62,13 +62,18 @@ def exp_pair(x: complex) -> complex:
     return complex(ldexp(value.real, power), ldexp(value.imag, power))
 
 
-@kernel
 def exponential(exponents: Pairs) -> Pairs:
     """:func:`exp_pair` of each element of an array of pairs, of any shape."""
     result = np.empty(exponents.size, dtype=np.complex128)
-    for i, exponent in enumerate(exponents.flat):
-        result[i] = exp_pair(exponent)
+    _exponential(np.ravel(exponents), result)
     return result.reshape(exponents.shape)
+
+
+@kernel
+def _exponential(exponents: Pairs, result: Pairs) -> None:
+    """:func:`exponential` of a row of pairs, into ``result``."""
+    for i in range(exponents.size):
+        result[i] = exp_pair(exponents[i])
 
 
 def rational_exponential(x: Fraction) -> Fraction:

@@ -345,7 +345,8 @@ def _chains(factors: Factors, start: int, least: int, most: int, deadline: Deadl
         if sum(steps) < most:
             deadline.tick()
             first = np.array(steps, dtype=np.int64)
-            kernels.add_chains(table, first, least, start, factors.bins, factors.ahead, factors.wrapped)
+            work = kernels.workspace(factors.largest, most)
+            kernels.add_chains(table, first, least, start, factors.bins, factors.ahead, factors.wrapped, work)
     return table
 
 

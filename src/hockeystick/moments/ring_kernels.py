@@ -269,11 +269,42 @@ def _last_two(table: Pairs, inner: Pairs, chain: _Chain, least: int, start: int,
         gather(inner[p + 1 : min(p + reach, most - 1) + 1], w, factor[1:])
     for x in range(q, end + 1):
         table[largest, x] = add_positive(table[largest, x], multiply(inner[x], field[x]))
-    inner[q : end + 1] = 0.0
+    for x in range(q, end + 1):
+        inner[x] = 0.0
+
+
+class Workspace(NamedTuple):
+    """What :func:`add_chains` works in, for ``largest`` draws and ``most`` places.
+
+    Attributes:
+        counts: shape (3, largest).
+        weight, field: 1 where a chain begins; shapes (largest,) and (largest, most).
+        partial: zeros, shape (largest, largest + 1, most); sums over what follows a chain.
+        inner: zeros, shape (most,).
+    """
+
+    counts: Counts
+    weight: Pairs
+    field: Pairs
+    partial: Pairs
+    inner: Pairs
+
+
+def workspace(largest: int, most: int) -> Workspace:
+    """For one call of :func:`add_chains`."""
+    return Workspace(
+        np.zeros((3, largest), dtype=np.int64),
+        np.ones(largest, dtype=np.complex128),
+        np.ones((largest, most), dtype=np.complex128),
+        np.zeros((largest, largest + 1, most), dtype=np.complex128),
+        np.zeros(most, dtype=np.complex128),
+    )
 
 
 @kernel
-def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, factors: Pairs, wrapped: Pairs) -> None:
+def add_chains(
+    table: Pairs, steps: Counts, least: int, start: int, bins: int, factors: Pairs, wrapped: Pairs, work: Workspace
+) -> None:
     """``table[m, x] +=`` all chains of m draws from ``start`` to ``start + x`` that begin with the given steps.
 
     Args:
@@ -286,12 +317,9 @@ def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, f
     """
     largest, reach, most = table.shape[0] - 1, factors.shape[1] - 1, table.shape[1]
     root = steps.size + 1
-    counts = np.zeros((3, largest), dtype=np.int64)
+    counts, weight, field, partial, inner = work
     place, repeats, upcoming = counts[0], counts[1], counts[2]  # upcoming: where the next draw comes
-    weight, field = np.ones(largest, dtype=np.complex128), np.ones((largest, most), dtype=np.complex128)
     chain = _Chain(place, repeats, weight, field)
-    partial = np.zeros((largest, largest + 1, most), dtype=np.complex128)  # sums over what follows a chain
-    inner = np.zeros(most, dtype=np.complex128)
     p = 0
     for level in range(root):
         if level > 0:
@@ -316,7 +344,8 @@ def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, f
             for m in range(level + 1, largest + 1):
                 end = min(q + (m - level) * reach, most - 1) + 1
                 accumulate(above[m, q:end], here[m, q:end])
-                here[m, q:end] = 0.0
+                for x in range(q, end):
+                    here[m, x] = 0.0
             level -= 1
         else:
             upcoming[level] += 1
@@ -331,75 +360,97 @@ def add_chains(table: Pairs, steps: Counts, least: int, start: int, bins: int, f
 # Along the ring.
 
 
-@kernel
 def along_ring(clusters: Pairs, origin: int, steps: int, reach: int) -> Pairs:
     """``result[m, n]``: all counts of mass m on the bins origin..origin+n-1 after and before a gap.
 
     The last ``reach`` bins of the n are such a gap; n = 0 is the empty one. The bins must not pass the seam. Shape
     (largest + 1, steps + 1).
     """
-    rows, largest, longest = clusters.shape[0], clusters.shape[1] - 1, clusters.shape[2]
-    result, jumps = np.zeros((largest + 1, steps + 1), dtype=np.complex128), np.zeros(longest, dtype=np.complex128)
+    result = np.zeros((clusters.shape[1], steps + 1), dtype=np.complex128)
     result[0, 0] = 1.0
+    _along_ring(clusters, origin, reach, np.empty(clusters.shape[2], dtype=np.complex128), result)
+    return result
+
+
+@kernel
+def _along_ring(clusters: Pairs, origin: int, reach: int, jumps: Pairs, result: Pairs) -> None:
+    """:func:`along_ring`, into ``result``, which has the empty count; ``jumps``, shape (lengths,), is to work in."""
+    rows, largest, longest = clusters.shape[0], clusters.shape[1] - 1, clusters.shape[2]
+    steps = result.shape[1] - 1
     for n in range(steps):
         for m in range(largest + 1):
             result[m, n + 1] = add_positive(result[m, n + 1], result[m, n])
         row, room = (origin + n) % rows, min(longest, steps - n - reach)
         for m in range(1, largest + 1):
             count = max(min(room, 1 + (m - 1) * reach), 0)  # lengths of clusters of at most m draws
-            jumps[:count] = 0.0
+            for k in range(count):
+                jumps[k] = 0.0
             for k in range(1, m + 1):
                 length = max(min(room, 1 + (k - 1) * reach), 0)
                 gather(jumps[:length], result[m - k, n], clusters[row, k])
             begin = n + reach + 1
             accumulate(result[m, begin : begin + count], jumps)
-    return result
 
 
 @kernel
-def _join(cluster: Pairs, rest: Pairs) -> Pairs:
-    """``sum_k cluster[k] rest[m - k]`` for every mass m; shape (largest + 1,)."""
-    result = np.zeros(rest.size, dtype=np.complex128)
+def _join(total: Pairs, weight: float, cluster: Pairs, rest: Pairs) -> None:
+    """``total[m] += weight sum_k cluster[k] rest[m - k]`` for every mass m; shape (largest + 1,)."""
     for m in range(1, rest.size):
+        added = complex(0.0, 0.0)
         for k in range(1, m + 1):
-            result[m] = add_positive(result[m], multiply(cluster[k], rest[m - k]))
-    return result
+            added = add_positive(added, multiply(cluster[k], rest[m - k]))
+        total[m] = add_positive(total[m], multiply(added, complex(weight, 0.0)))
 
 
-@kernel
 def close_shared(clusters: Pairs, along: Pairs, reach: int) -> Pairs:
     """All counts on the ring with a gap, by mass; ``clusters`` has a single row. Shape (largest + 1,).
 
     ``along`` is :func:`along_ring` from bin 0 all the way round. Read from the first place p >= 0 after a gap: p = 0,
     or one of the ell - 1 values that the last jump, of ell bins, leaves when it passes the seam.
     """
-    bins = along.shape[1] - 1
-    total = along[:, bins].copy()
-    for length in range(1, clusters.shape[2] + 1):
-        jump = length + reach
-        gather(total, complex(jump - 1.0, 0.0), _join(clusters[0, :, length - 1], along[:, bins - jump]))
+    total = along[:, -1].copy()
+    _close_shared(clusters, along, reach, total)
     return total
 
 
 @kernel
+def _close_shared(clusters: Pairs, along: Pairs, reach: int, total: Pairs) -> None:
+    """The counts of :func:`close_shared` with a jump across the seam, added to ``total``."""
+    bins = along.shape[1] - 1
+    for length in range(1, clusters.shape[2] + 1):
+        jump = length + reach
+        _join(total, jump - 1.0, clusters[0, :, length - 1], along[:, bins - jump])
+
+
 def close_from(clusters: Pairs, along: Pairs, origin: int, reach: int) -> Pairs:
     """What :func:`close_shared` sums, for one place p = origin > 0, where every bin has a row of clusters of its own.
 
     ``along`` is :func:`along_ring` from p to the last bin but one; the jump that passes the seam comes after it.
     """
-    bins = origin + along.shape[1]
     total = np.zeros(along.shape[0], dtype=np.complex128)
-    for done in range(along.shape[1]):
-        length = bins - done - reach
-        if 1 <= length <= clusters.shape[2]:
-            accumulate(total, _join(clusters[origin + done, :, length - 1], along[:, done]))
+    _close_from(clusters, along, origin, reach, total)
     return total
 
 
 @kernel
+def _close_from(clusters: Pairs, along: Pairs, origin: int, reach: int, total: Pairs) -> None:
+    """:func:`close_from`, added to ``total``."""
+    bins = origin + along.shape[1]
+    for done in range(along.shape[1]):
+        length = bins - done - reach
+        if 1 <= length <= clusters.shape[2]:
+            _join(total, 1.0, clusters[origin + done, :, length - 1], along[:, done])
+
+
 def total_of(parts: Pairs, weights: Counts) -> Pairs:
     """``sum_x weights[x] parts[x]``, the weights exact; parts of shape (n, largest + 1)."""
     result = np.zeros(parts.shape[1], dtype=np.complex128)
+    _total_of(parts, weights, result)
+    return result
+
+
+@kernel
+def _total_of(parts: Pairs, weights: Counts, result: Pairs) -> None:
+    """:func:`total_of`, added to ``result``."""
     for x in range(parts.shape[0]):
         gather(result, complex(float(weights[x]), 0.0), parts[x])
-    return result

@@ -215,7 +215,7 @@ def _solution(grid: _Grid) -> Array | None:
         values = np.append(sign * grid.values / grid.size, 0.0)
         if not (np.isfinite(rows).all() and np.isfinite(values).all()):
             return solved
-        if not exchange(rows, values, basis.expectations, grid.atoms, weights, TOLERANCE, MAX_EXCHANGES):
+        if not exchange(rows, values, basis.expectations, grid.atoms, weights):
             return solved
         solved = weights.copy()
     return solved
@@ -251,10 +251,7 @@ def _inverse(matrix: Array, result: Array) -> bool:
     return True
 
 
-@kernel
-def exchange(
-    rows: Array, values: Array, expectations: Array, atoms: Places, weights: Array, tolerance: float, limit: int
-) -> bool:
+def exchange(rows: Array, values: Array, expectations: Array, atoms: Places, weights: Array) -> bool:
     """``min expectations @ weights`` subject to ``rows @ weights >= values``, by exchanges from a vertex of the dual.
 
     Args:
@@ -262,15 +259,23 @@ def exchange(
         expectations: shape (d,); a non-negative combination of the rows at ``atoms``.
         atoms: shape (d,), places of the rows that are equalities; overwritten by those at the end.
         weights: shape (d,), overwritten by the solution.
-        tolerance: violations up to this are none.
-        limit: exchanges at most, of O(N d + d^3) each; commonly 2 d to 8 d.
 
-    Returns: False where no optimum is reached: within the limit, or because the rows at the atoms are dependent.
+    Returns: False where no optimum is reached: within ``MAX_EXCHANGES``, or because the rows at the atoms are
+        dependent. Violations up to ``TOLERANCE`` are none.
+    Cost: commonly 2 d to 8 d exchanges, of O(N d + d^3) each.
     """
     size = rows.shape[1]
-    matrix, inverse = np.empty((size, size)), np.empty((size, size))
-    mass, change = np.empty(size), np.empty(size)
-    for _ in range(limit):
+    return bool(_exchange(rows, values, expectations, atoms, weights, np.empty((2, size, size)), np.empty((2, size))))
+
+
+@kernel
+def _exchange(
+    rows: Array, values: Array, expectations: Array, atoms: Places, weights: Array, matrices: Array, masses: Array
+) -> bool:
+    """:func:`exchange`; ``matrices`` and ``masses`` are to work in."""
+    size = rows.shape[1]
+    matrix, inverse, mass, change = matrices[0], matrices[1], masses[0], masses[1]
+    for _ in range(MAX_EXCHANGES):
         for i in range(size):
             for j in range(size):
                 matrix[i, j] = rows[atoms[i], j]
@@ -282,7 +287,7 @@ def exchange(
             for j in range(size):
                 weights[i] += inverse[i, j] * values[atoms[j]]  # the constraints at the atoms are equalities
                 mass[i] += inverse[j, i] * expectations[j]  # the atoms' law has the moments: the vertex of the dual
-        worst, entering = -tolerance, -1  # the constraint that is violated most becomes an atom
+        worst, entering = -TOLERANCE, -1  # the constraint that is violated most becomes an atom
         for k in range(rows.shape[0]):
             excess = -values[k]
             for j in range(size):

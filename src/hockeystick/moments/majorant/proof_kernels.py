@@ -18,7 +18,6 @@ ERROR_ROUNDING = 1.01
 """Bounds on rounding are themselves computed in doubles, with fewer than 2^40 operations on numbers of one sign."""
 
 
-@kernel
 def taylor_coefficients(coefficients: Pairs, centre: float, places: Array) -> tuple[Array, Array]:
     """Taylor coefficients of ``sum_k coefficients[k] (x - centre)^k`` about each place, and bounds on their errors.
 
@@ -30,16 +29,25 @@ def taylor_coefficients(coefficients: Pairs, centre: float, places: Array) -> tu
 
     Returns: two arrays of shape (cells, size). Where numbers overflow, entries are infinite or not numbers.
     """
+    values, errors = np.empty((places.size, coefficients.size)), np.empty((places.size, coefficients.size))
+    work, magnitude = np.empty((2, coefficients.size), dtype=np.complex128), np.empty(coefficients.size)
+    _taylor_coefficients(coefficients, centre, places, work, magnitude, values, errors)
+    return values, errors
+
+
+@kernel
+def _taylor_coefficients(
+    coefficients: Pairs, centre: float, places: Array, work: Pairs, magnitude: Array, values: Array, errors: Array
+) -> None:
+    """:func:`taylor_coefficients`, into ``values`` and ``errors``."""
     size = coefficients.size
-    given = np.empty(size, dtype=np.complex128)
+    given, a = work[0], work[1]
     used = 0
     for k in range(size):
         high, low = two_sum(coefficients[k].real, coefficients[k].imag)
         given[k] = complex(high, low)
         if high != 0.0:
             used = k + 1
-    values, errors = np.empty((places.size, size)), np.empty((places.size, size))
-    a, magnitude = np.empty(size, dtype=np.complex128), np.empty(size)
     factor = 4.0 * size * ROUNDING * ERROR_ROUNDING
     for cell in range(places.size):
         high, low = two_sum(places[cell], -centre)
@@ -58,7 +66,6 @@ def taylor_coefficients(coefficients: Pairs, centre: float, places: Array) -> tu
             errors[cell, k] = abs(a[k].imag)
             if not exact and k + 1 < used:  # the leading coefficient stays what it is
                 errors[cell, k] += factor * magnitude[k]
-    return values, errors
 
 
 @lru_cache(maxsize=64)
@@ -70,7 +77,6 @@ def bernstein_weights(degree: int) -> Array:
     return weights
 
 
-@kernel
 def bernstein_coefficients(coefficients: Array, errors: Array, widths: Array, weights: Array) -> tuple[Array, Array]:
     """Bernstein coefficients of polynomials on cells, from their Taylor coefficients about the left ends, with errors.
 
@@ -81,9 +87,18 @@ def bernstein_coefficients(coefficients: Array, errors: Array, widths: Array, we
 
     Returns: two arrays of shape (cells, degree + 1).
     """
+    values, bounds = np.zeros((len(coefficients), len(weights))), np.zeros((len(coefficients), len(weights)))
+    _bernstein_coefficients(coefficients, errors, widths, weights, values, bounds)
+    return values, bounds
+
+
+@kernel
+def _bernstein_coefficients(
+    coefficients: Array, errors: Array, widths: Array, weights: Array, values: Array, bounds: Array
+) -> None:
+    """:func:`bernstein_coefficients`, into ``values`` and ``bounds``, which are zeros."""
     cells, given = coefficients.shape
     size = weights.shape[0]
-    values, bounds = np.zeros((cells, size)), np.zeros((cells, size))
     rounding = (4.0 * size + 8.0) * UNIT_ROUNDOFF
     for cell in range(cells):
         power = 1.0
@@ -100,10 +115,8 @@ def bernstein_coefficients(coefficients: Array, errors: Array, widths: Array, we
                 values[cell, j] += weights[j, k] * term
                 bounds[cell, j] += weights[j, k] * bound
             power *= widths[cell]
-    return values, bounds
 
 
-@kernel
 def deficits(values: Array, bounds: Array, targets: Array, sign: float, caution: float) -> Array:
     """How far ``sign (polynomial - line)`` may be from having Bernstein coefficients >= 0, for several lines per cell.
 
@@ -116,24 +129,19 @@ def deficits(values: Array, bounds: Array, targets: Array, sign: float, caution:
 
     Returns: shape (cells, lines, size). Entries <= 0 prove that the exact coefficient is >= 0.
     """
-    cells, size = values.shape
-    lines = targets.shape[0]
-    result = np.empty((cells, lines, size))
-    for cell in range(cells):
-        for line in range(lines):
-            left, right, error = targets[line, 0, cell], targets[line, 1, cell], targets[line, 2, cell]
-            for j in range(size):
-                on_left = (size - 1 - j) / (size - 1) * left
-                on_right = j / (size - 1) * right
-                rounding = 0.0
-                if 0 < j < size - 1 and (left != 0.0 or right != 0.0):  # exact at the ends
-                    rounding = 4.0 * UNIT_ROUNDOFF * (abs(on_left) + abs(on_right)) + UNDERFLOW * ROUNDING
-                uncertain = caution * ERROR_ROUNDING * (bounds[cell, j] + error + rounding)
-                result[cell, line, j] = uncertain - sign * (values[cell, j] - (on_left + on_right))
+    size = values.shape[1]
+    places = np.arange(size) / (size - 1)
+    left, right, error = (targets[:, part].T[:, :, None] for part in range(3))
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not a number proves nothing
+        on_left, on_right = places[::-1] * left, places * right
+        rounding = 4.0 * UNIT_ROUNDOFF * (np.abs(on_left) + np.abs(on_right)) + UNDERFLOW * ROUNDING
+        rounding[:, :, [0, -1]] = 0.0  # exact at the ends
+        rounding *= (left != 0.0) | (right != 0.0)
+        uncertain = caution * ERROR_ROUNDING * (bounds[:, None] + error + rounding)
+        result: Array = uncertain - sign * (values[:, None] - (on_left + on_right))
     return result
 
 
-@kernel
 def repairs_needed(missing: Array, values: Array, bounds: Array, caution: float) -> tuple[Array, Array]:
     """Per cell, how many times the repair polynomial has to be added: by the best line, and at the left end at least.
 
@@ -145,20 +153,9 @@ def repairs_needed(missing: Array, values: Array, bounds: Array, caution: float)
     Returns: two arrays of shape (cells,), infinite where no multiple will do. The second is about the left end alone,
         with the first line, which no subdivision can improve on.
     """
-    cells, lines, size = missing.shape
-    needed, at_left = np.empty(cells), np.empty(cells)
-    for cell in range(cells):
-        needed[cell] = inf
-        for line in range(lines):
-            largest = 0.0
-            for j in range(size):
-                need = 0.0
-                if not missing[cell, line, j] <= 0.0:
-                    gain = values[cell, j] - caution * ERROR_ROUNDING * bounds[cell, j]
-                    need = missing[cell, line, j] / gain if gain > 0.0 else inf
-                    need = need if need < inf else inf  # also where it is not a number
-                if j == 0 and line == 0:
-                    at_left[cell] = need
-                largest = max(largest, need)
-            needed[cell] = min(needed[cell], largest)
-    return needed, at_left
+    with np.errstate(all="ignore"):
+        gain = (values - caution * ERROR_ROUNDING * bounds)[:, None]
+        needs = np.where(gain > 0.0, missing / gain, inf)
+        needs = np.where(needs < inf, needs, inf)  # also where it is not a number
+    needs = np.where(missing <= 0.0, 0.0, needs)
+    return needs.max(axis=2).min(axis=1), needs[:, 0, 0]
