@@ -56,6 +56,8 @@ DETAILS = (
     (3, (0.0, 0.5, 0.8, 1.0)),
 )
 """How windows are linked: knots and shares. The first is taken that costs at most ``MOST_SECONDS``."""
+COARSE_DETAILS, COARSE_NODES = DETAILS[1:], 34.0
+"""Details on grids with fewer nodes per unit, which lose more themselves: half the time, for 0.7 percent at most."""
 MOST_SECONDS = 2.6
 """Standard seconds for the law of windows that are linked."""
 SMALLEST_DELTA = 1e-12
@@ -130,7 +132,7 @@ def _window_laws(pair: Renewal, settings: Settings) -> list[Law]:
     law = power(of_last(size), count, resolution, tick=deadline.tick)
     if rest:
         law = compose(law, of_last(rest), resolution, tick=deadline.tick)
-    detail = _detail(pair)
+    detail = _detail(pair, DETAILS if resolution.nodes_per_unit >= COARSE_NODES else COARSE_DETAILS)
     too_small = resolution.smallest_delta < SMALLEST_DELTA
     if detail is None or (too_small and settings.question is not None):
         return [law]
@@ -140,7 +142,7 @@ def _window_laws(pair: Renewal, settings: Settings) -> list[Law]:
     return [law, linked_law(scales, chain.correlation, prob, run, law, detail, resolution, deadline)]
 
 
-def _detail(pair: Renewal) -> "Detail | None":
+def _detail(pair: Renewal, details: Sequence[tuple[int, tuple[float, ...]]] = DETAILS) -> "Detail | None":
     """How windows are linked: they have b steps, or there is but one."""
     from hockeystick.windows.linked_windows import Detail
 
@@ -150,7 +152,7 @@ def _detail(pair: Renewal) -> "Detail | None":
         return None
     if absent < np.log(LEAST_ABSENT if size < pair.matrix.steps else SMALLEST_ABSENT):
         return None
-    return next((detail for detail in starmap(Detail, DETAILS) if _seconds(pair, detail) <= MOST_SECONDS), None)
+    return next((detail for detail in starmap(Detail, details) if _seconds(pair, detail) <= MOST_SECONDS), None)
 
 
 def _seconds(pair: Renewal, detail: "Detail") -> float:

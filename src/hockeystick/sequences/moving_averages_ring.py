@@ -61,7 +61,7 @@ def trace(
     """
     depth, start = int(windows.places.shape[1]), windows.start
     order = [number for number, factor in enumerate(factors) for _ in range(factor.length)][::-1]
-    slack = _slack(windows)
+    slack, weights = _slack(windows), np.tile(start, 2)  # of real parts and of imaginary ones
 
     @cache
     def squared(*block: int) -> float:
@@ -71,7 +71,7 @@ def trace(
         return float(ones[0] @ start)
 
     def size_of(values: Array) -> float:
-        return float(sqrt(start @ (values**2).sum(axis=0)))
+        return sqrt(float(weights @ np.square(values).ravel()))
 
     settled = np.vstack([np.ones(start.size), np.zeros(start.size)])
     settled /= size_of(settled)
@@ -83,8 +83,9 @@ def trace(
         before = values = settled
         for number in block:
             values = factors[number].step(values)
-        if size_of(values) > LEAST_SIZE:
-            settled = values / size_of(values)
+        size = size_of(values)
+        if size > LEAST_SIZE:
+            settled = values / size
         # With settled = a before + r the adjoint of the same block takes it to at least |a| times as much, less |r|.
         real, imaginary, moved = factor_of(before, settled, start)
         share = max(hypot(real, imaginary) * share - moved - slack, 0.0) if block == last else 0.0
