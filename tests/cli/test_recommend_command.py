@@ -141,6 +141,44 @@ def test_progress_is_said_while_nothing_else_is(capsys: pytest.CaptureFixture[st
     assert progress.line().endswith(" of 60 s: calibrating; so far some plan (certified)")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--epsilon", "x"),
+        ("--delta", "2"),
+        ("--momentum", "1.5"),
+        ("--schedule", "cosnie"),
+        ("--weight-decay", "-1"),
+        ("--measure", "median"),
+        ("--budget", "soon"),
+        ("--memory", "8XB"),
+        ("--memory", "8GB"),  # of how many parameters?
+        ("--parameters", "many"),
+        ("--dtype", "float16"),
+        ("--samplers", "possion"),
+        ("--results", "no/such/folder/results.jsonl"),
+        ("--write", "plan.toml"),
+        ("--plot", "best.gif"),
+        ("--workers", "some"),
+        ("--backend", "cloud"),
+        ("--allow", "monte-carlo", "--failure-probability", "2"),
+        ("--allow", "monte-carlo", "--seed", "x"),
+        ("--evidence", "store.db"),
+        ("--budget", "0", "--workers", "2"),
+    ],
+    ids=" ".join,
+)
+def test_an_option_is_refused_before_any_progress(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    cli.write_plan(SMALL)
+    monkeypatch.setattr(Progress, "every_second", lambda self: pytest.fail("The command said that it had begun."))
+    result = cli("recommend", "plan.toml", *options)
+    assert (result.code, result.out) == (2, "")
+    assert len(result.err.splitlines()) == 1
+    assert result.created == set()
+
+
 def members(group: int) -> list[int]:
     """The processes of a group that have not ended."""
     processes = []

@@ -78,70 +78,76 @@ def command(
     json: common.JsonOption = False,
 ) -> None:
     """Recommend the mechanism with the least predicted error of the weights, for the data and the target of a plan."""
-    progress = Progress(interruption.began(), table=not json)
-    with progress.every_second():  # from the imports on, which take seconds on a busy machine
-        from hockeystick.recommendation.open_plan import OpenPlan
+    from hockeystick.recommendation.open_plan import OpenPlan
 
-        loaded = OpenPlan.load(plan)  # before the rest is imported, so that a bad plan is refused at once
-        from hockeystick.recommendation.recommend import BUDGET, recommend
+    loaded = OpenPlan.load(plan)  # before the rest is imported, so that a bad plan is refused at once
+    from hockeystick.plan import Target
+
+    target, at = common.wanted_epsilon(loaded, epsilon), common.wanted_delta(loaded, delta)
+    Target.parse({"epsilon": target, "delta": at})  # refuses what is out of range
+    workload = _workload(momentum, schedule, weight_decay, measure)
+    limits = _limits(samplers, memory, parameters, dtype, samples.allow is not None)
+    seconds = None if budget is None else _seconds(budget)
+    for option, path in (("--results", results), ("--write", write)):
+        if path is not None:
+            common.check_output(path, plan, option=option)
+    if plot is not None:
+        from hockeystick.report.plot import check_plot_path
+
+        check_plot_path(plot)
+    given = next((field.name for field in fields(samples.places) if getattr(samples, field.name) is not None), None)
+    if seconds == 0.0 and samples.allow is None and given is not None:
+        raise InvalidInputError(f"The '--{given}' option needs a '--budget' above 0: estimates are made here.")
+    # Without samples the workers are those of the calibrations.
+    sampled = samples if samples.allow else replace(samples, backend=None, address=None, workers=None)
+    progress = Progress(interruption.began(), table=not json)
+
+    def hand_over(recommendation: "Recommendation") -> None:
         from hockeystick.report.recommendation import recommendation_json, recommendation_table
 
-        target, at = common.wanted_epsilon(loaded, epsilon), common.wanted_delta(loaded, delta)
-        workload = _workload(momentum, schedule, weight_decay, measure)
-        limits = _limits(samplers, memory, parameters, dtype, samples.allow is not None)
-        seconds = BUDGET if budget is None else _seconds(budget)
-        for option, path in (("--results", results), ("--write", write)):
-            if path is not None:
-                common.check_output(path, plan, option=option)
-        if plot is not None:
-            from hockeystick.report.plot import check_plot_path
+        if json:
+            common.emit_json(recommendation_json(recommendation))
+        else:
+            common.emit(recommendation_table(recommendation))
 
-            check_plot_path(plot)
-        given = next((field.name for field in fields(samples.places) if getattr(samples, field.name) is not None), None)
-        if seconds == 0.0 and samples.allow is None and given is not None:
-            raise InvalidInputError(f"The '--{given}' option needs a '--budget' above 0: estimates are made here.")
-        # Without samples the workers are those of the calibrations.
-        sampled = samples if samples.allow else replace(samples, backend=None, address=None, workers=None)
-        progress.budget = seconds
+    def save(recommendation: "Recommendation") -> None:
+        if write is None:
+            return
+        from hockeystick.files import write_atomically
 
-        def hand_over(recommendation: "Recommendation") -> None:
-            if json:
-                common.emit_json(recommendation_json(recommendation))
-            else:
-                common.emit(recommendation_table(recommendation))
+        write_atomically(write, recommendation.plan.file_text(json=write.lower().endswith(".json")))
+        if not json:
+            common.emit(
+                f"plan written to {write}" + ("" if recommendation.best.certified else ", without a noise multiplier")
+            )
 
-        def save(recommendation: "Recommendation") -> None:
-            if write is None:
-                return
-            from hockeystick.files import write_atomically
+    try:
+        with (
+            sampled.opened() as monte_carlo,
+            _calibrators(samples) as executor,
+            progress.every_second(),  # of what was not refused, with the imports, which take seconds on a busy machine
+        ):
+            from hockeystick.recommendation.recommend import BUDGET, recommend
 
-            write_atomically(write, recommendation.plan.file_text(json=write.lower().endswith(".json")))
+            progress.budget = seconds = BUDGET if seconds is None else seconds
+            recommendation = recommend(
+                loaded,
+                epsilon=target,
+                delta=at,
+                workload=workload,
+                limits=limits,
+                budget=seconds and max((1.0 - LEFT) * seconds - progress.elapsed(), LEAST_SECONDS),
+                monte_carlo=monte_carlo,
+                executor=executor,
+                results=results,
+                on_answer=progress.answer,
+            )
+    except BaseException:  # an interruption may come as another error; see the module
+        if interruption.seen() and progress.best is not None:
             if not json:
-                common.emit(
-                    f"plan written to {write}"
-                    + ("" if recommendation.best.certified else ", without a noise multiplier")
-                )
-
-        try:
-            with sampled.opened() as monte_carlo, _calibrators(samples) as executor:
-                recommendation = recommend(
-                    loaded,
-                    epsilon=target,
-                    delta=at,
-                    workload=workload,
-                    limits=limits,
-                    budget=seconds and max((1.0 - LEFT) * seconds - progress.elapsed(), LEAST_SECONDS),
-                    monte_carlo=monte_carlo,
-                    executor=executor,
-                    results=results,
-                    on_answer=progress.answer,
-                )
-        except BaseException:  # an interruption may come as another error; see the module
-            if interruption.seen() and progress.best is not None:
-                if not json:
-                    hand_over(progress.best)
-                save(progress.best)
-            raise
+                hand_over(progress.best)
+            save(progress.best)
+        raise
     hand_over(recommendation)
     if plot is not None:
         from hockeystick.report.recommendation import plot_recommendation
