@@ -6,6 +6,7 @@ import pickle
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from enum import Enum
 from importlib import import_module
 from typing import Any
 
@@ -20,19 +21,27 @@ NEED_TORCH = ("invariance",)
 """Names that import torch where they are looked up."""
 
 
-def public_functions() -> dict[str, Callable[..., Any]]:
-    """All functions of the rooms that need no framework, by the names that users have for them."""
+def public_names() -> dict[str, Any]:
+    """What the rooms that need no framework have, by the names that users have for it."""
     rooms = {room: import_module(room) for room in ROOMS}
-    values = {
+    return {
         f"{room.replace('hockeystick', 'hs', 1)}.{name}": getattr(module, name)
         for room, module in rooms.items()
         for name in module.__all__
         if name not in NEED_TORCH
     }
-    return {name: value for name, value in values.items() if inspect.isfunction(value)}
 
 
-FUNCTIONS = public_functions()
+FUNCTIONS = {name: value for name, value in public_names().items() if inspect.isfunction(value)}
+CLASSES = {
+    name: value
+    for name, value in public_names().items()
+    if inspect.isclass(value)
+    and not issubclass(value, Enum)
+    and not inspect.isabstract(value)
+    and value.__init__ is not object.__init__
+}
+"""Those that anybody may make: of words there are only the members, and one class takes nothing."""
 
 
 def refusal(function: Callable[..., Any], *values: object, **named: object) -> str:
@@ -111,6 +120,37 @@ def test_what_it_says(wrong: Callable[[], Any], said: str) -> None:
     assert said in refusal(wrong)
 
 
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_public_class_answers_a_wrong_call(name: str) -> None:
+    described = CLASSES[name]
+    example = getattr(described.__init__, "example", None)  # fields of descriptions are answered with their names
+    wrong: list[tuple[list[object], dict[str, object]]] = [([None] * 20, {}), ([], {"xyzzy": 1})]
+    needs = [key for key, value in inspect.signature(described).parameters.items() if value.default is value.empty]
+    if example is not None and needs:
+        wrong.append(([], {}))
+    for values, named in wrong:
+        with pytest.raises(InvalidInputError, match=r"^[^\n]*\.$") as raised:
+            described(*values, **named)
+        if example is not None:
+            assert str(raised.value).endswith(f"; for example: {example}.")
+    if example is not None and "(" in example:
+        called_name = ast.unparse(ast.parse(example, mode="eval").body.func)  # type: ignore[attr-defined]
+        bound_call(example, inspect.signature(eval(called_name, {"hs": hs})))
+
+
+def test_public_classes_are_looked_at() -> None:
+    assert {"hs.Bound", "hs.Phases", "hs.Attribution", "hs.training.ScaledAdam", "hs.noise.Memory"} <= CLASSES.keys()
+    with pytest.raises(InvalidInputError, match=r"^The class Bound takes at most 8 arguments\. Got Bound"):
+        hs.Bound(*[None] * 9)  # type: ignore[arg-type, call-arg]
+    said = "^The 'plans' argument has to be given; for example: hs.Phases.load"
+    with pytest.raises(InvalidInputError, match=said):
+        hs.Phases()  # type: ignore[call-arg]
+    with pytest.raises(
+        InvalidInputError, match=r"^The 'secnods' argument is not known here \(did you mean 'seconds'\?"
+    ):
+        hs.Deadline(secnods=3)  # type: ignore[call-arg]
+
+
 class Half:
     """A class with a method."""
 
@@ -136,13 +176,30 @@ def of_torch() -> list[Callable[..., Any]]:
     """Those for Opacus, without ``make_private_with_epsilon``, whose example leaves the rest to ``make_private``."""
     pytest.importorskip("opacus")
     engine = hs.torch.PrivacyEngine
-    return [engine.__init__, engine.make_private, engine.get_epsilon, hs.torch.Noise.of]
+    kinds = [
+        hs.torch.Accountant,
+        hs.torch.BatchSampler,
+        hs.torch.IndependentAdam,
+        hs.torch.Noise,
+        hs.torch.OnDevice,
+        hs.torch.ScaledAdam,
+    ]
+    made = [kind.__init__ for kind in kinds]
+    return [engine.__init__, engine.make_private, engine.get_epsilon, hs.torch.Noise.of, *made]
+
+
+def of_huggingface() -> list[Callable[..., Any]]:
+    """That for the Trainer."""
+    pytest.importorskip("transformers")
+    pytest.importorskip("opacus")
+    return [hs.huggingface.Trainer.__init__]
 
 
 def of_jax() -> list[Callable[..., Any]]:
     """Those for JAX."""
     pytest.importorskip("jax_privacy")
-    return [hs.jax.ExecutionPlanConfig.__init__, hs.jax.Noise.of]
+    made = [kind.__init__ for kind in (hs.jax.Accountant, hs.jax.BatchSampler, hs.jax.MechanismDpEvent)]
+    return [hs.jax.ExecutionPlanConfig.__init__, hs.jax.Noise.__new__, hs.jax.Noise.of, *made]
 
 
 def of_flower() -> list[Callable[..., Any]]:
@@ -152,7 +209,7 @@ def of_flower() -> list[Callable[..., Any]]:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("methods", [of_training, of_torch, of_jax, of_flower])
+@pytest.mark.parametrize("methods", [of_training, of_torch, of_huggingface, of_jax, of_flower])
 def test_methods_say_calls_that_fit_them(methods: Callable[[], list[Callable[..., Any]]]) -> None:
     for method in methods():
         whole = inspect.signature(method)
@@ -219,19 +276,22 @@ def test_warnings_point_at_the_line_of_the_user() -> None:
 @pytest.mark.parametrize(
     ("name", "end"),
     [
-        ("rdp", "'rdp' instead (did you mean 'renyi'?)."),
+        ("rdp", "'rdp' instead (did you mean 'renyi' or 'bin_renyi'?)."),
         ("pld", "'pld' instead (did you mean 'direct'?)."),
-        ("moment_major", "'moment_major' instead (did you mean 'moment_majorant'?)."),
+        ("monte", "'monte' instead (did you mean 'monte_carlo'?)."),
+        ("windows", "'windows' instead (did you mean 'participation_windows' or 'separated_windows'?)."),
         ("xyzzy", "'xyzzy' instead."),
+        (3, " Got 3 instead."),
         (["direct"], " instead (did you mean 'direct'?)."),
     ],
 )
 def test_a_method_that_is_not_known_is_answered_with_the_one_that_is_meant(name: Any, end: str) -> None:
-    if end.endswith("'renyi'?)."):
+    if "'renyi'" in end:
         pytest.importorskip("hockeystick_papers")
-    with pytest.raises(InvalidInputError, match="'method' field must be one of gaussian") as raised:
+    with pytest.raises(InvalidInputError, match="'method' field must be the name of an accountant, as ") as raised:
         hs.bound(hs.Mechanism(sampler=hs.Deterministic(bins=8), noise_multiplier=2.0), name)
     assert str(raised.value).endswith(end)
+    assert len(str(raised.value)) < 250
 
 
 @pytest.mark.parametrize("function", [hs.bound, hs.certify, hs.profile, hs.noise.floor, hs.last_iterate])

@@ -9,6 +9,7 @@ from typing import Any, Protocol, overload, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.calls import made_by
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.profile import MAX_EPSILON, each, smallest_epsilon
 from hockeystick.laws.profile import Profile as Profile
@@ -56,6 +57,7 @@ class _BestOf:
         return list(map(self.pick, zip(*columns, strict=True)))
 
 
+@made_by("hs.Question(delta=1e-5)")
 @dataclass(frozen=True)
 class Question:
     """Asks for epsilon at a delta, or for delta at an epsilon.
@@ -108,6 +110,7 @@ def check_target(epsilon: float) -> None:
         )
 
 
+@made_by('hs.bound(run, "direct")')
 @dataclass(frozen=True)
 class Bound:
     """One side of a privacy profile delta(epsilon), for both directions together.

@@ -11,6 +11,7 @@ from hockeystick.misspelt import nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 OTHER_ARGUMENTS = {
     "accountant": "method",
     "eps": "epsilon",
@@ -54,20 +55,37 @@ def called(example: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        of = cache(lambda: signature(function))  # at the first call, as most functions are never called
+        of = cache(lambda: signature(function))  # at the first wrong call, as most functions never have one
 
         @wraps(function)
         def checked(*unnamed: P.args, **named: P.kwargs) -> R:
             try:
-                of().bind(*unnamed, **named)
-            except TypeError:
-                said = _complaint(function.__qualname__, of(), unnamed, named)
-            else:
                 return function(*unnamed, **named)
+            except TypeError:
+                try:
+                    of().bind(*unnamed, **named)
+                except TypeError:
+                    said = _complaint(function.__qualname__, of(), unnamed, named)
+                else:
+                    raise  # the call fits, and the error is the body's
             raise WrongCallError(f"{said}; for example: {example}.")
 
         vars(checked)["example"] = example
         return checked
+
+    return decorate
+
+
+def made_by(example: str) -> Callable[[type[T]], type[T]]:
+    """:func:`called` for the constructor of a public class.
+
+    Args:
+        example: a call that makes such an object: of the class, or of what users have it from.
+    """
+
+    def decorate(described: type[T]) -> type[T]:
+        described.__init__ = called(example)(described.__init__)  # type: ignore[method-assign]
+        return described
 
     return decorate
 
@@ -94,7 +112,7 @@ def _complaint(name: str, whole: Signature, unnamed: Sequence[object], named: Ma
     if unknown and not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return f"The {unknown[0]!r} argument is not known here ({_hint(unknown[0], list(parameters))})"
     if len(unnamed) > len(places):
-        return _too_many(name.removesuffix(".__init__").rpartition(".")[2], len(places), len(parameters), unnamed)
+        return _too_many(name, len(places), len(parameters), unnamed)
     twice = [key for key in places[: len(unnamed)] if key in named]
     if twice:
         return f"The {twice[0]!r} argument is given twice"
@@ -119,9 +137,11 @@ def _hint(unknown: str, known: Sequence[str]) -> str:
 
 def _too_many(name: str, places: int, arguments: int, unnamed: Sequence[object]) -> str:
     """That fewer values may be given without names."""
+    owner, _, name = name.rpartition(".")
+    what, name = ("class", owner.rpartition(".")[2]) if name in ("__init__", "__new__") else ("function", name)
     values = ", ".join([*map(shortened, unnamed[:MOST]), *["..."] * (len(unnamed) > MOST)])
     if places == arguments:
-        rule = f"The function {name} takes at most {places} argument{'s' * (places != 1)}"
+        rule = f"The {what} {name} takes at most {places} argument{'s' * (places != 1)}"
     elif places == 0:
         rule = f"All arguments of {name} must be given by name"
     else:

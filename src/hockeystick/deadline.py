@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from math import isnan
 from numbers import Real
 
+from hockeystick.calls import made_by
 from hockeystick.errors import BudgetExceededError, InvalidInputError, shortened
 
 
+@made_by("hs.Deadline(seconds=60)")
 @dataclass
 class Deadline:
     """A limit on wall-clock time, and the place to report progress.

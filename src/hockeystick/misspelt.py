@@ -26,6 +26,10 @@ MOST = 5
 """Clauses in a message; fields after them are named without a clause of their own."""
 MOST_NAMED = 20
 """Fields without a clause of their own that are named; a document of another kind may have thousands."""
+MOST_NEARBY = 3
+"""Names that are proposed in place of one that is not known."""
+SHORTEST_PART = 3
+"""Letters of a part of a name that tells which name is meant."""
 LONGEST = 8
 """Names of fields in a clause."""
 
@@ -36,6 +40,17 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     if OTHER_WORDS.get(name.lower()) in names:
         return OTHER_WORDS[name.lower()]
     return next(iter(get_close_matches(name.lower(), names, n=1)), None)
+
+
+def nearby(name: str, known: Iterable[str]) -> list[str]:
+    """The known name that is meant, and those that a name is a part of: ``MOST_NEARBY`` at most, maybe none.
+
+    >>> nearby("windows", ["row_filter", "participation_windows", "separated_windows"])
+    ['participation_windows', 'separated_windows']
+    """
+    names = sorted(known)
+    parts = [other for other in names if len(name) >= SHORTEST_PART and name.lower() in other]
+    return list(dict.fromkeys(filter(None, [nearest(name, names), *parts])))[:MOST_NEARBY]
 
 
 def not_known(where: str, known: Iterable[str], listing: bool = True) -> str:

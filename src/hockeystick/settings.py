@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from hockeystick.bounds import Question
 from hockeystick.by_name import by_name
+from hockeystick.calls import made_by
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.grid import Resolution
@@ -102,6 +103,7 @@ BROAD_DELTAS = (1e-5, 1e-8, 1e-14)
 """Where a whole profile should be good as well. Each costs accountants that spend a failure probability another law."""
 
 
+@made_by("hs.Settings(deadline=hs.Deadline(seconds=60))")
 @dataclass(frozen=True)
 class Settings:
     """How one accountant works. Nothing here can make a bound wrong, only loose or slow.

@@ -32,7 +32,7 @@ from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.retired import RETIRED
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.mechanism import Mechanism
-from hockeystick.misspelt import nearest
+from hockeystick.misspelt import nearby
 from hockeystick.pairs.registry import pair_types, registered
 
 INSTALL_PAPERS = "run pip install . in your clone of hockeystick"
@@ -91,8 +91,9 @@ def every_accountant() -> dict[str, Accountant]:
 
 
 def accountant(name: str) -> Accountant:
-    """The accountant of this name; raises InvalidInputError with the known names otherwise."""
-    name = name if isinstance(name, str) else shortened(name)
+    """The accountant of this name; raises InvalidInputError with those that resemble it otherwise."""
+    given = shortened(name)
+    name = name if isinstance(name, str) else given
     if name in ACCOUNTANTS:
         return ACCOUNTANTS[name]
     known = every_accountant()
@@ -104,9 +105,12 @@ def accountant(name: str) -> Accountant:
             f"The method {name!r} is in the package hockeystick_papers, which is not installed; {INSTALL_PAPERS}."
         )
     gone = "" if retired is None else f", which was retired in {retired.since},"
-    near = nearest(OTHER_METHODS.get(name, name), known) if retired is None else None
-    hint = f" (did you mean {near!r}?)" if near else ""
-    raise InvalidInputError(f"The 'method' field must be one of {', '.join(known)}. Got {name!r}{gone} instead{hint}.")
+    near = nearby(OTHER_METHODS.get(name, name), known) if retired is None else []
+    hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+    raise InvalidInputError(
+        "The 'method' field must be the name of an accountant, as 'hockeystick list accountants' shows them. "
+        f"Got {given}{gone} instead{hint}."
+    )
 
 
 def reference_of(name: str) -> str:

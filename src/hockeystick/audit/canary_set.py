@@ -13,7 +13,7 @@ from hockeystick.audit.one_run import MOST_CANARIES, reals_of
 from hockeystick.audit.ratios import ratio_of
 from hockeystick.audit.tape import numbers_of
 from hockeystick.audit.verdict import Verdict
-from hockeystick.calls import called
+from hockeystick.calls import called, made_by
 from hockeystick.certificate import AnyCertificate
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.mechanism import Mechanism
@@ -29,6 +29,7 @@ PLACES = 0xD1AC
 """Tells the generator of the directions from others with the same seed."""
 
 
+@made_by("hs.audit.canaries(100, num_examples=1000, size=10)")
 class Canaries:
     """Canaries beside the real examples of one run, each included by a fair coin, and what is observed of them.
 

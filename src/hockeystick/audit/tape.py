@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.calls import made_by
 from hockeystick.errors import InvalidInputError, shortened
 
 Array = NDArray[np.float64]
@@ -34,6 +35,7 @@ class Step:
     exposed: Mapping[str, Array]
 
 
+@made_by("hs.audit.replay(train, data, neighbour, clip_norm=1.0)")
 @dataclass
 class Tape:
     """Passed to a training loop that is audited, which calls :meth:`Tape.step` at the end of every step.

@@ -11,6 +11,7 @@ from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.registry import ACCOUNTANTS, every_accountant, warm_up
 from hockeystick.accountants.registry import accountant as accountant_of
 from hockeystick.bounds import SMALLEST_UPPER, Bound, Question
+from hockeystick.calls import made_by
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, CannotCertifyError, InvalidInputError, UnsupportedError
 from hockeystick.laws.grid import Resolution
@@ -38,6 +39,7 @@ CHEAP = 1e-2
 """Standard seconds; what costs less runs even when the deadline has passed."""
 
 
+@made_by("hs.compare(run, delta=1e-5)")
 @dataclass(frozen=True)
 class Outcome:
     """What one accountant said on one side.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hockeystick.calls import made_by
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.files import parse_toml, read_small_file
 from hockeystick.mechanism import Mechanism
@@ -13,6 +14,7 @@ from hockeystick.plan import MAX_PLAN_BYTES, Plan, Target
 MOST_PHASES = 1000
 
 
+@made_by('hs.Phases.load("plan.toml")')
 @dataclass(frozen=True)
 class Phases:
     """The runs of a plan with ``[[phase]]`` tables, and its target.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hockeystick.calls import made_by
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.law import FAR, ORDINARY, Array, Law, Units
 from hockeystick.spec import real_number
@@ -28,6 +29,7 @@ TOP_NODES = 64
 GOLDEN = 0.6180339887498949
 
 
+@made_by("hs.Resolution(nodes_per_unit=144)")
 @dataclass(frozen=True)
 class Resolution:
     """How fine the grids are: a performance setting, never part of a guarantee.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hockeystick.calls import called
+from hockeystick.calls import called, made_by
 from hockeystick.errors import InvalidInputError, shortened
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ FIRST_CELLS = 4096
 BLOCK_GROWTH = 1.0 + 2.0**-9
 
 
+@made_by('hs.noise.GENERATORS["jax-float32"]')
 @dataclass(frozen=True)
 class KnownGenerator:
     """The normal numbers that a library makes, in units of one standard deviation.

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from hockeystick.calls import called
+from hockeystick.calls import called, made_by
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise.draws import Draws
@@ -27,6 +27,7 @@ Part = Sequence[tuple[int, int]] | None
 """Ranges of the flat numbers of a shape; None for all of them."""
 
 
+@made_by("hs.noise.stream(run, shape=(10,), rng=rng)")
 class NoiseStream:
     """Rows of ``C^{-1} z`` for ``z ~ N(0, noise_multiplier^2)``, in clipping norms: multiply by the clipping norm.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hockeystick.calls import made_by
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.noise.columns import over_columns
 from hockeystick.noise.draws import Draws
@@ -54,6 +55,7 @@ class Rows(ABC):
         """Hold the rows of a solver with rows of ``size`` numbers; raises InvalidInputError where there is no room."""
 
 
+@made_by("hs.noise.Memory(max_bytes=2**33)")
 class Memory(Rows):
     """The rows are arrays in the memory of the process.
 
@@ -79,6 +81,7 @@ class Memory(Rows):
         return zeros(layout, size)
 
 
+@made_by('hs.noise.MappedFile("/var/tmp")')
 class MappedFile(Rows):
     """The rows are in a file that is mapped into memory; the system moves them between disk and memory as it sees fit.
 

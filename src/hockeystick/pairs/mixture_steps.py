@@ -7,6 +7,7 @@ from math import fsum, sqrt
 from numbers import Integral
 
 from hockeystick.by_name import by_name
+from hockeystick.calls import made_by
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.spec import real_number
@@ -17,6 +18,7 @@ ROUNDING = 1e-15
 """Relative rounding of the sum of squares, for each step."""
 
 
+@made_by("hs.MixtureStep(probabilities=(0.9, 0.1), sensitivities=(0.0, 1.0))")
 @dataclass(frozen=True)
 class MixtureStep:
     """``sum_k probabilities[k] N(sensitivities[k], sigma^2)`` against ``N(0, sigma^2)``, ``count`` independent times.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hockeystick.calls import called
+from hockeystick.calls import called, made_by
 from hockeystick.claim import verification_target
 from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, InvalidInputError
@@ -27,6 +27,7 @@ EARLY_SECONDS = 1.0
 """Where the estimates take longer than this, those that are there are a first answer."""
 
 
+@made_by("hs.recommend(plan, epsilon=2.0, delta=1e-5)")
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
     """The choices for a plan, the least error first, and why.

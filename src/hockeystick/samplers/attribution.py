@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hockeystick.calls import called
+from hockeystick.calls import called, made_by
 from hockeystick.errors import InvalidInputError
 from hockeystick.spec import expect_kind
 
@@ -14,6 +14,7 @@ MAX_ATTRIBUTED = 10**9
 """The largest dataset whose examples are attributed to users."""
 
 
+@made_by("hs.Attribution.from_pairs(users=[0, 0, 1], examples=[0, 1, 1])")
 @dataclass(frozen=True, eq=False)
 class Attribution:
     """A bipartite graph of users and examples: an edge for each user that an example is attributed to.

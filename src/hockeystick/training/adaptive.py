@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hockeystick.calls import called
+from hockeystick.calls import called, made_by
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.mechanism import Mechanism, expect_mechanism
 from hockeystick.spec import real_number
@@ -71,6 +71,7 @@ def noise_variance(mechanism: Mechanism) -> NDArray[np.float64]:
     return mechanism.sigma**2 * matrix.query_errors(own)
 
 
+@made_by("hs.training.ScaledAdam(learning_rate=0.01)")
 class ScaledAdam:
     """Adam that scales the gradient of every example by its preconditioner *before* it is clipped and noise is added.
 
@@ -156,6 +157,7 @@ class ScaledAdam:
         self._moments.load_state_dict(state)
 
 
+@made_by("hs.training.IndependentAdam(learning_rate=0.01, clip_norm=1.0)")
 class IndependentAdam:
     """Adam whose second moments are released with noise of their own: independent moment estimation.
 

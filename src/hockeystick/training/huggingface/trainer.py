@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from transformers.trainer_callback import TrainerCallback
 from transformers.trainer_utils import seed_worker
 
+from hockeystick.calls import made_by
 from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
@@ -57,6 +58,7 @@ from hockeystick.training.torch import PrivacyEngine
 from hockeystick.training.torch.loader import size_of_dataset
 
 
+@made_by("hs.huggingface.Trainer(plan=plan, model=model, args=args, train_dataset=data)")
 class Trainer(Checkpoints, transformers.Trainer):
     """Takes the place of ``transformers.Trainer``.
 

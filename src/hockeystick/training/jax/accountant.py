@@ -6,6 +6,7 @@ import attr
 from dp_accounting import NeighboringRelation, PrivacyAccountant
 from dp_accounting.dp_event import DpEvent, NoOpDpEvent
 
+from hockeystick.calls import made_by
 from hockeystick.certificate import Certificate, Interval
 from hockeystick.mechanism import Mechanism
 from hockeystick.training.progress import certify_shown
@@ -24,6 +25,7 @@ def relation_of(mechanism: Mechanism) -> NeighboringRelation:
     return RELATIONS[Adjacency(mechanism.unit.neighbours)]
 
 
+@made_by("hs.jax.MechanismDpEvent(run)")
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class MechanismDpEvent(DpEvent):
     """All steps of a mechanism of hockeystick, as one event.
@@ -38,6 +40,7 @@ class MechanismDpEvent(DpEvent):
     mechanism: Mechanism
 
 
+@made_by("hs.jax.Accountant()")
 class Accountant(PrivacyAccountant):
     """Certified upper bounds for the ``dp_event`` of a hockeystick execution plan; every other event is refused.
 

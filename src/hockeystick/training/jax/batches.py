@@ -5,11 +5,13 @@ from typing import Any
 
 from jax_privacy.batch_selection import BatchSelectionStrategy
 
+from hockeystick.calls import made_by
 from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.promises import Batch
 from hockeystick.training.run import Run
 
 
+@made_by("hs.jax.BatchSampler(run)")
 class BatchSampler(BatchSelectionStrategy):
     """The batches of a run as a ``BatchSelectionStrategy``: ascending indices, some batches without any.
 

@@ -88,6 +88,7 @@ class Noise(optax.GradientTransformationExtraArgs):
     steps: int | None
     _rows: "_Rows"
 
+    @called("hs.jax.Noise(run, clip_norm=1.0)")
     def __new__(cls, run: Run, *, clip_norm: float, divisor: float = 1.0, rho: float | None = None) -> "Noise":
         if not isinstance(run, Run):
             raise InvalidInputError(f"The 'run' argument must be a Run. Got an object of type {type(run).__name__!r}.")

@@ -14,6 +14,7 @@ from opacus.accountants.utils import get_noise_multiplier
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
 
+from hockeystick.calls import made_by
 from hockeystick.certificate import Interval
 from hockeystick.certification.description import check_floor
 from hockeystick.certification.issue import certify
@@ -38,6 +39,7 @@ BOX_MULLER_FROM = 16
 """Numbers of a tensor from which torch makes normal numbers in the tensor's own type, on a CPU."""
 
 
+@made_by("hs.torch.Accountant()")
 class Accountant(IAccountant):
     """Steps of Opacus that are Poisson subsampled, with one noise multiplier and one rate; anything else is refused.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from hockeystick.calls import made_by
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.training.adaptive import check_settings, expect_positive, split_norm
 from hockeystick.training.torch.guards import parts_of
@@ -17,6 +18,7 @@ from hockeystick.training.torch.private_names import check_processed_flag
 Tensors = list[torch.Tensor]
 
 
+@made_by("hs.torch.ScaledAdam(model.parameters(), lr=0.001)")
 class ScaledAdam(torch.optim.Adam):
     """Adam that scales per-sample gradients by its preconditioner before they are clipped: scale-then-privatise.
 
@@ -83,6 +85,7 @@ class ScaledAdam(torch.optim.Adam):
         return (state["exp_avg_sq"] / (1.0 - group["betas"][1] ** float(state["step"]))).sqrt()
 
 
+@made_by("hs.torch.IndependentAdam(model.parameters(), lr=0.01)")
 class IndependentAdam(torch.optim.Optimizer):
     """Adam whose second moments are released with noise of their own: independent moment estimation.
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from hockeystick.calls import made_by
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.noise.devices.choice import reason_against
 from hockeystick.noise.draws import Draws
@@ -17,6 +18,7 @@ from hockeystick.noise.solver import Reals, StreamingSolver, bytes_of, zeros
 from hockeystick.training.torch import drawn_elsewhere
 
 
+@made_by('hs.torch.OnDevice("cuda")')
 class OnDevice(Rows):
     """The rows are on a device of torch, which combines them, and draws the random numbers where it can.
 

@@ -13,7 +13,7 @@ from opacus.data_loader import DPDataLoader
 from torch.utils.data import BatchSampler as TorchBatchSampler
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Sampler, SequentialSampler
 
-from hockeystick.calls import outside
+from hockeystick.calls import made_by, outside
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.samplers.promises import Batch, Promises
 from hockeystick.training.run import Run
@@ -34,6 +34,7 @@ class Piece(NamedTuple):
     last: bool
 
 
+@made_by("hs.torch.BatchSampler(run)")
 class BatchSampler(Sampler[list[int]]):
     """The batches of a run as lists of indices, empty ones included: a ``batch_sampler`` for a DataLoader.
 

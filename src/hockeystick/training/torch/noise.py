@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 
-from hockeystick.calls import called
+from hockeystick.calls import called, made_by
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.mechanism import Mechanism
 from hockeystick.training.exact_sums import refuse_exact
@@ -15,6 +15,7 @@ from hockeystick.training.torch.device_rows import placed
 from hockeystick.training.torch.guards import WIDE, fault_of
 
 
+@made_by("hs.torch.Noise(run, model.parameters())")
 class Noise:
     """Rows of ``C^{-1} z``, cut into the shapes of some parameters, for training loops of one's own.
 
