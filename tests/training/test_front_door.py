@@ -313,16 +313,31 @@ def test_other_samplers_and_strategies_without_a_plan_need_epochs(kind):
     private(engine, loader={"batch_size": 6}, noise_multiplier=1.0)
     assert engine.mechanism.sampler.kind == (kind if isinstance(kind, str) else kind["kind"])
     assert (engine.mechanism.sampler.steps, engine.mechanism.strategy.bands) == (20, 2)
-    for wrong, message in (
-        ({"sampler": "possion", "epochs": 1}, "sampler"),
-        ({"sampler": hs.Poisson(sampling_prob=0.1, steps=9), "epochs": 1}, "'sampler' argument must be the kind"),
-        ({"strategy": "bsr", "epochs": 1}, "'strategy' argument must be a strategy"),
-        ({"epochs": -1}, "epochs"),
-    ):
-        with pytest.raises(InvalidInputError, match=message):
-            private(hs.torch.PrivacyEngine(**wrong), loader={"batch_size": 6}, noise_multiplier=1.0)
     with pytest.raises(InvalidInputError, match="'epochs' argument must be left out, as the plan says it"):
         hs.torch.PrivacyEngine(plan_of(60, 6, 2), epochs=2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"sampler": "possion"}, r"Got 'possion' instead \(did you mean 'poisson'\?\)\.$"),
+        ({"sampler": {"kind": "possion"}}, r"Got 'possion' instead \(did you mean 'poisson'\?\)\.$"),
+        ({"sampler": {"kind": "b_min_sep"}}, "'sampler.min_sep' field is missing"),
+        ({"sampler": hs.Poisson(sampling_prob=0.1, steps=9)}, "'sampler' argument must be the kind"),
+        ({"strategy": "bsr"}, "'strategy' argument must be a strategy"),
+        ({"epochs": -1}, "'epochs' field must be at least"),
+        ({"rng": 0}, "'rng' argument must be a numpy.random.Generator"),
+        ({"rng": np.random.default_rng(0), "secure_mode": True}, "'rng' argument must not be given with secure=True"),
+        ({"dtype": "float16"}, "'dtype' parameter must be float32 or float64"),
+        ({"dtype": "float64", "exact": True}, "'dtype' parameter must be int32"),
+        ({"max_bytes": "1GB"}, "'max_bytes' field must be a number"),
+        ({"rows": 3}, "'rows' argument must be a place for rows"),
+    ],
+    ids=str,
+)
+def test_what_no_run_has_is_refused_by_the_constructor(wrong, message):
+    with pytest.raises(InvalidInputError, match=message):
+        hs.torch.PrivacyEngine(**wrong)
 
 
 def test_another_accountant_is_said_to_be_ours():

@@ -246,6 +246,13 @@ def test_checkpoints_of_something_else_are_refused(tmp_path):
     assert config.run.record().resumed == 0
 
 
+@pytest.mark.parametrize("wrong", [{"rng": 0}, {"dtype": "float16"}, {"rows": 3}, {"max_bytes": "1GB"}], ids=str)
+def test_options_are_refused_before_a_plan_is_calibrated(wrong, monkeypatch):
+    monkeypatch.setattr(hs.jax.ExecutionPlanConfig, "_settle", lambda self: pytest.fail("It was calibrated."))
+    with pytest.raises(InvalidInputError, match=f"'{next(iter(wrong))}'"):
+        config_of(**wrong)
+
+
 def test_bad_input():
     with pytest.raises(InvalidInputError, match="'plan' argument must be a Plan or a Mechanism"):
         config_of(MECHANISM.sampler)

@@ -18,7 +18,7 @@ from hockeystick.noise.normals import SOURCES, KeyedSource, NormalSource, Seeded
 from hockeystick.noise.registry import exact_solver, streaming_solver
 from hockeystick.noise.rows import MAX_BYTES, Memory, Rows
 from hockeystick.noise.solver import Allocate, Dtype, Reals, StreamingSolver
-from hockeystick.spec import expect_kind
+from hockeystick.spec import expect_kind, real_number
 
 DTYPES: dict[str, Dtype] = {"float32": np.float32, "float64": np.float64, "int32": np.int32}
 FORMAT = 5
@@ -207,7 +207,7 @@ class NoiseStream:
             shape = _checked_shape(tuple(int(length) for length in np.asarray(state["shape"])))
             part = [(int(start), int(stop)) for start, stop in np.asarray(state["part"])] or None
             place = Memory(max_bytes) if rows is None else rows
-            resumed = cls(mechanism, shape, _checked_dtype(str(state["dtype"]), mechanism), source, place, part)
+            resumed = cls(mechanism, shape, _checked_dtype(str(state["dtype"]), mechanism.exact), source, place, part)
             if resumed._grid is not None and int(state["grid"]) != resumed._grid.exponent:
                 raise InvalidInputError(
                     f"The 'grid' entry of a noise state must be {resumed._grid.exponent} for this mechanism and shape."
@@ -282,10 +282,29 @@ def stream(
     if secure == (rng is not None):
         raise InvalidInputError("Give either the 'rng' parameter or secure=True, so that noise has one stated source.")
     _check_exactness(mechanism, exact)
-    shape, name = _checked_shape(shape), _checked_dtype(dtype, mechanism)
+    check_options(mechanism.exact, rng=rng, secure=secure, dtype=dtype, max_bytes=max_bytes, rows=rows)
+    shape, name = _checked_shape(shape), _checked_dtype(dtype, mechanism.exact)
     source = KeyedSource.from_operating_system() if rng is None else SeededSource.from_generator(rng)
-    expect_kind("rows", rows, Rows, "a place for rows, such as hs.noise.Memory() or hs.noise.Replay()")
     return NoiseStream(mechanism, shape, name, source, Memory(max_bytes) if rows is None else rows, part)
+
+
+def check_options(exact: bool, *, rng: object, secure: bool, dtype: Any, max_bytes: Any, rows: object) -> None:
+    """Refuse options that no noise has, before anything that takes long.
+
+    Args:
+        exact: whether the noise is in whole numbers.
+        rng, secure, dtype, max_bytes, rows: as for :func:`stream`; neither ``rng`` nor ``secure`` need be given.
+    """
+    if rng is not None and secure:
+        raise InvalidInputError("The 'rng' argument must not be given with secure=True, which seeds itself.")
+    if rng is not None and not isinstance(rng, np.random.Generator):
+        raise InvalidInputError(
+            "The 'rng' argument must be a numpy.random.Generator such as numpy.random.default_rng(seed). "
+            f"Got an object of type {type(rng).__name__!r} instead."
+        )
+    _checked_dtype(dtype, exact)
+    real_number("max_bytes", max_bytes)
+    expect_kind("rows", rows, Rows, "a place for rows, such as hs.noise.Memory() or hs.noise.Replay()")
 
 
 def _checked_shape(shape: object) -> tuple[int, ...]:
@@ -326,13 +345,13 @@ def _check_exactness(mechanism: Mechanism, exact: bool | None) -> None:
     raise InvalidInputError("The 'exact' parameter must be True, or left out, for a mechanism with exact=True.")
 
 
-def _checked_dtype(dtype: Any, mechanism: Mechanism) -> str:
+def _checked_dtype(dtype: Any, exact: bool) -> str:
     """The name of the type; whole numbers of 32 bits of an exact mechanism, which float32, the default, stands for."""
     try:
         name = str(np.dtype(dtype).name)
     except TypeError:
         name = ""
-    if mechanism.exact:
+    if exact:
         if name not in ("float32", "int32") or dtype is None:
             raise InvalidInputError(
                 f"The 'dtype' parameter must be int32, or left out, for an exact mechanism. Got {shortened(dtype)}."

@@ -18,7 +18,7 @@ from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError, ViolationError, shortened
 from hockeystick.mechanism import Mechanism, expect_mechanism
 from hockeystick.noise import NoiseStream, stream
-from hockeystick.noise.noise_stream import Part, without_prefix
+from hockeystick.noise.noise_stream import Part, check_options, without_prefix
 from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.noise.solver import Reals
 from hockeystick.samplers import Attribution
@@ -89,15 +89,9 @@ class Run:
         part: Part = None,
     ) -> None:
         expect_mechanism(mechanism)
-        if secure and rng is not None:
-            raise InvalidInputError("The 'rng' argument must not be given with secure=True, which seeds itself.")
+        check_options(mechanism.exact, rng=rng, secure=secure, dtype=dtype, max_bytes=max_bytes, rows=rows)
         _ = mechanism.sigma  # a plan without noise is refused before anything is drawn
         source = fresh_generator() if rng is None else rng
-        if not isinstance(source, np.random.Generator):
-            raise InvalidInputError(
-                "The 'rng' argument must be a numpy.random.Generator such as numpy.random.default_rng(seed). "
-                f"Got an object of type {type(rng).__name__!r} instead."
-            )
         # An auditor who is shown the key learns a digest, not numbers of the generator that seeds the noise.
         entropy, key = words(source), hashlib.sha256(b"hockeystick-commitments/1" + words(source).tobytes()).digest()
         noise: NoiseStream | None = None

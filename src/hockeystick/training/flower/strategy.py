@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.mechanism import Mechanism
+from hockeystick.noise.noise_stream import check_options
 from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.plan import Plan
 from hockeystick.training.adaptive import clipped, expect_positive
@@ -116,16 +117,17 @@ class Strategy(Engine, FlowerStrategy):
         super().__init__(plan)
         if clients is None and self._num_examples is None:
             raise InvalidInputError("The 'clients' argument has to be given, as the plan does not say 'num_examples'.")
-        self._settle()
         self._clip_norm, self._server_step, self._join_seconds = float(clip_norm), step, join_seconds
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
         self._keys = (arrayrecord_key, configrecord_key)
         self._options: dict[str, Any] = {"rng": rng, "secure": secure, "max_bytes": max_bytes, "rows": rows}
+        check_options(self.mechanism.exact, dtype=np.float32, **self._options)
         self._clients = [] if clients is None else self._population([int(client) for client in clients])
         self._layout: Layout | None = None
         self._model: Reals | None = None  # that the clients of this round have
         self._continued: Reals | None = None  # of a checkpoint, until the rounds go on from it
         self._batch: NDArray[np.int64] | None = None
+        self._settle()  # may take long, so what can be wrong comes before
 
     @property
     def also_checked(self) -> tuple[str, ...]:

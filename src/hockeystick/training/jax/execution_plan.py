@@ -15,6 +15,7 @@ from jax_privacy.clipping import BoundedSensitivityCallable, clipped_grad
 from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError
 from hockeystick.mechanism import Mechanism
+from hockeystick.noise.noise_stream import check_options
 from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.plan import Plan
 from hockeystick.samplers import Attribution
@@ -116,6 +117,8 @@ class ExecutionPlanConfig(Engine):
         invariance: Invariance | None = None,
     ) -> None:
         super().__init__(plan)
+        noise = {"rng": rng, "secure": secure_mode, "dtype": dtype, "max_bytes": max_bytes, "rows": rows}
+        check_options(self.mechanism.exact, **noise)
         self._rho, self._audit = rho, invariance
         for name, value in (("physical_batch_size", physical_batch_size), ("invariance", invariance)):
             if value is not None and not self.mechanism.exact:
@@ -129,12 +132,8 @@ class ExecutionPlanConfig(Engine):
             self.mechanism,
             num_examples=size,
             shape=shape,
-            rng=rng,
-            secure=secure_mode,
-            dtype=dtype,
             attribution=attribution,
-            max_bytes=max_bytes,
-            rows=rows,
+            **noise,
         )
         self._run = run
         self._batches = BatchSampler(run)

@@ -20,14 +20,13 @@ from hockeystick.certificate import Certificate
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.files import replacing
 from hockeystick.mechanism import Mechanism
+from hockeystick.noise.noise_stream import check_options as check_noise
 from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.plan import Plan, Target
 from hockeystick.samplers import Attribution
 from hockeystick.samplers.base import MAX_STEPS
 from hockeystick.samplers.promises import Promises
-from hockeystick.spec import expect_kind
 from hockeystick.strategies import Identity, Strategy
-from hockeystick.strategies.base import StrategySpec
 from hockeystick.training.engine import Engine
 from hockeystick.training.exact_sums import rows_of
 from hockeystick.training.invariance import Invariance
@@ -58,6 +57,7 @@ from hockeystick.training.torch.loader import (
     batches_of_epoch,
     check_batch_size,
     check_dataset,
+    checked,
     drawn_by,
     loader_of,
     sampler_table,
@@ -132,8 +132,8 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
             rho, by how much of the clipping norm the integers of all others change with one example: the noise covers
             it, as it is ``1 + rho`` times as large.
 
-    Raises: InvalidInputError for what is neither a Plan nor a Mechanism, for one beside what makes another, for an
-    accountant that Opacus has not, and for ``exact=False`` beside a plan that is exact.
+    Raises: InvalidInputError for what is neither a Plan nor a Mechanism, for one beside what makes another, for what
+    no plan or noise has, an accountant that Opacus has not, and for ``exact=False`` beside a plan that is exact.
     """
 
     @called("hs.torch.PrivacyEngine(plan)")
@@ -162,9 +162,10 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         for name, value in asked.items():
             if plan is not None and value is not None:
                 raise InvalidInputError(f"The {name!r} argument must be left out, as the plan says it.")
-        self._asked = {name: value for name, value in asked.items() if value is not None}
-        self._options = {"rng": rng, "secure": secure_mode, "dtype": dtype, "attribution": attribution}
-        self._options |= {"max_bytes": max_bytes, "rows": rows}
+        self._asked = checked(asked)
+        noise = {"rng": rng, "secure": secure_mode, "dtype": dtype, "max_bytes": max_bytes, "rows": rows}
+        check_noise(bool(exact) if self._mechanism is None else self._mechanism.exact, **noise)
+        self._options = noise | {"attribution": attribution}
         self._asked_target: Target | None = None
         self.accountant = Accounting(self)
         self.secure_mode, self.secure_rng, self.dataset = False, None, None  # Opacus' own, which are not used
@@ -314,7 +315,6 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         """
         options = sampler_table(self._asked.get("sampler", "poisson"))
         strategy, epochs = self._asked.get("strategy", Identity()), self._asked.get("epochs")
-        expect_kind("strategy", strategy, StrategySpec, "a strategy, such as hs.BandedSquareRoot(bands=4)")
         self.has_end = epochs is not None
         if not self.has_end and (options != {"kind": "poisson"} or not isinstance(strategy, Identity)):
             raise InvalidInputError(

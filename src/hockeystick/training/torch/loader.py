@@ -10,12 +10,16 @@ from typing import Any, NamedTuple
 
 import torch
 from opacus.data_loader import DPDataLoader
+from pydantic import Field
 from torch.utils.data import BatchSampler as TorchBatchSampler
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Sampler, SequentialSampler
 
 from hockeystick.calls import made_by, outside
 from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.samplers import PoissonOptions, SamplerOptions
 from hockeystick.samplers.promises import Batch, Promises
+from hockeystick.spec import Positive, Spec, expect_kind
+from hockeystick.strategies.base import StrategySpec
 from hockeystick.training.run import Run
 from hockeystick.training.torch.collation import CollateWithEmpty
 
@@ -173,6 +177,25 @@ class Drawn(NamedTuple):
 
     batch_size: int | None
     instead: list[str]
+
+
+class WithoutPlan(Spec):
+    """What an engine without a plan is told of one; the data follow from the loader."""
+
+    sampler: SamplerOptions = Field(default_factory=PoissonOptions, discriminator="kind")
+    epochs: Positive | None = None
+
+
+def checked(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What an engine is asked for without a plan, as far as it is: a sampler, a strategy and epochs.
+
+    Raises: InvalidInputError for what no plan could say.
+    """
+    given = {name: value for name, value in asked.items() if value is not None}
+    expect_kind("strategy", given.get("strategy"), StrategySpec, "a strategy, such as hs.BandedSquareRoot(bands=4)")
+    tables = {"sampler": sampler_table(given["sampler"])} if "sampler" in given else {}
+    WithoutPlan.parse(tables | {"epochs": given.get("epochs")})
+    return given
 
 
 def sampler_table(sampler: object) -> dict[str, Any]:
