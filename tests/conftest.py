@@ -25,6 +25,9 @@ SLOW = frozenset((HERE / "slow.txt").read_text().splitlines())
 """Tests, or whole families of parameters, that ``tests/tiers.py`` found to be slow."""
 WEEKLY = frozenset((HERE / "weekly.txt").read_text().splitlines())
 """Those that it found to be too slow for whole runs; one that kills a planted fault is in them all the same."""
+COLD = frozenset((HERE / "cold.txt").read_text().splitlines())
+"""Tests whose kernels take seconds to compile, and that hardly any other fast test needs: they are slow on a new
+machine alone, so whole runs have all of their cells."""
 
 OPTIONAL = (
     "torch",
@@ -119,6 +122,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
             if not item.get_closest_marker("weekly"):
                 families[family][item.nodeid] = item
+        elif not COLD.isdisjoint((item.nodeid, family)):
+            item.add_marker(pytest.mark.slow)
     for cells in families.values():
         for name in cells.keys() - covering({name: parameters_of(cell) for name, cell in cells.items()}, always):
             cells[name].add_marker(pytest.mark.weekly)

@@ -50,7 +50,7 @@ def test_no_weekly_test_kills_a_planted_fault() -> None:
     assert killers(HERE / "mutations").isdisjoint((HERE / "weekly.txt").read_text().splitlines())
 
 
-@pytest.mark.parametrize("name", ["slow.txt", "weekly.txt"])
+@pytest.mark.parametrize("name", ["cold.txt", "slow.txt", "weekly.txt"])
 def test_the_tests_of_a_list_exist(name: str, collected: frozenset[str]) -> None:
     """In every file that was collected as a whole; files that need a missing package are not.
 

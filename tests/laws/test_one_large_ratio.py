@@ -1,6 +1,6 @@
 """One large ratio among many, against quadrature for few of them, against lines, and against the laws."""
 
-from functools import lru_cache
+from functools import cache
 from itertools import pairwise
 from math import exp, sqrt
 
@@ -37,7 +37,7 @@ def on_each(start: Array, end: Array) -> tuple[Array, Array]:
     return z, half * WEIGHTS * np.exp(-0.5 * z * z) / sqrt(2.0 * np.pi)
 
 
-@lru_cache
+@cache
 def of_few(mu: float, bins: int, place: float) -> float:
     """o of two or three ratios, in descending order, by Gauss and Legendre's rule where the integrand is smooth.
 

@@ -165,7 +165,7 @@ def rows(room: str) -> dict[tuple[str, str], Row]:
 
 def write(room: str, known: dict[tuple[str, str], Row]) -> None:
     """Write the table of one room, in the order of its faults; rows of faults that are gone are dropped."""
-    slow = set((ROOT / "tests" / "slow.txt").read_text().splitlines())
+    slow = {test for name in ("slow", "cold") for test in (ROOT / "tests" / f"{name}.txt").read_text().splitlines()}
     lines = [
         f"# Planted faults: {room}",
         "",
