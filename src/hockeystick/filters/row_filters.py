@@ -169,13 +169,13 @@ def sum_laws(
         rounding: proved relative error of the column's entries.
     """
     with_it, plain, error = chances_of(histories, table.edges, prob)
-    without, taking_part = _forwards(steps, table, histories.following, with_it, plain)
+    without, present = _forwards(steps, table, histories.following, with_it, plain)
     farthest = float(histories.shifts.max()) + histories.own
     span = float(np.abs(table.edges).max()) + farthest + 1.0
     # The logarithm of a cell's mass changes by at most the distance of the cell from the centre when the centre moves.
     moved = 4.0 * (rounding + (histories.free.size + 8.0) * UNIT_ROUNDOFF) * farthest * span
     sums = (2.0 * with_it.shape[0] * plain.size * table.following.shape[0] + table.size + 16.0) * UNIT_ROUNDOFF
-    return without, taking_part, 2.0 * steps * (error + moved + sums)
+    return without.sum(axis=0), present.sum(axis=0).sum(axis=0), 2.0 * steps * (error + moved + sums)
 
 
 def work_of(histories: int, size: float, steps: int) -> float:
@@ -186,6 +186,9 @@ def work_of(histories: int, size: float, steps: int) -> float:
 @kernel
 def _forwards(steps: int, table: Filter, next_history: Places, with_it: Array, plain: Array) -> tuple[Array, Array]:
     """The laws of T after all steps, without the example and with it; sums outside are kept at the nearest end.
+
+    By summary, shape (summaries, size), and by history and summary. They are added by NumPy: a sum over an axis would
+    take numba two seconds to compile.
 
     Args:
         next_history, with_it, plain: ``following`` of :class:`Histories`, and the chances of :func:`chances_of`.
@@ -208,7 +211,7 @@ def _forwards(steps: int, table: Filter, next_history: Places, with_it: Array, p
                         if weight > 0.0:
                             _shift(of_it[next_history[k, taken], ahead], present[k, summary], weight, step)
         without, present = of_none, of_it
-    return without.sum(axis=0), present.sum(axis=0).sum(axis=0)
+    return without, present
 
 
 @kernel
