@@ -1,6 +1,7 @@
 """Plans: from what a user knows to a mechanism."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,32 @@ def test_what_is_no_mechanism_is_told_what_makes_one(given: object, said: str) -
         split(given)  # type: ignore[arg-type]
     assert str(raised.value).startswith("The 'mechanism' argument must be a Mechanism or a Plan. Got ")
     assert str(raised.value).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("update", "said"),
+    [
+        ({"misspelt": 1}, "The 'misspelt' field is not known here (the fields are "),
+        ({"noise_multipler": 1.0}, "did you mean 'noise_multiplier'?"),
+        ({"noise_multiplier": -1.0}, "The 'noise_multiplier' field must be at least 0.01. Got -1.0 instead."),
+        ({"sampler": {"kind": "possion"}}, "did you mean 'poisson'?"),
+        ({"unit": {"kind": "user", "examples_per_user": 10_000}}, "must be at most num_examples = 6000"),
+        ({"mechanism_options": {"noise_multiplier": 2.0}, "noise_multiplier": 1.0}, "must be given once"),
+    ],
+)
+def test_a_copy_is_checked_as_a_plan_is(update: dict[str, Any], said: str) -> None:
+    made = Plan.parse(plan("poisson"))
+    with pytest.raises(InvalidInputError, match=rf"^[^\n]*{re.escape(said)}"):
+        made.model_copy(update=update)
+
+
+def test_a_copy_has_what_a_plan_of_its_fields_has() -> None:
+    made = Plan.parse(plan("poisson"))
+    noisy = made.model_copy(update={"noise_multiplier": 2, "target": {"epsilon": 3.0}})
+    assert noisy == Plan.parse(plan("poisson", noise_multiplier=2.0, target={"epsilon": 3.0}))
+    assert type(noisy.noise_multiplier) is float
+    assert made.model_copy() == made
+    with pytest.raises(InvalidInputError, match=r"'epoch' field is not known here \(did you mean 'epochs'"):
+        made.data.model_copy(update={"epoch": 3})
+    with pytest.raises(InvalidInputError, match="'noise_multiplier' field must be a number"):
+        noisy.mechanism().model_copy(update={"noise_multiplier": "loud"})

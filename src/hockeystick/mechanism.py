@@ -92,6 +92,18 @@ class UnitOwner(Spec):
 
     unit: Unit = Field(default_factory=Unit)
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values in some fields, which are checked as the constructor checks them.
+
+        Raises: InvalidInputError for a name that is no field, and for a value that does not suit it or the others.
+        """
+        copied = super().model_copy(update=update, deep=deep)
+        if not update:
+            return copied
+        given = {field.alias or name: getattr(copied, name) for name, field in type(self).model_fields.items()}
+        checked = type(self).parse(given)
+        return super().model_copy(update={name: getattr(checked, name) for name in update}, deep=deep)
+
     @model_serializer(mode="wrap")
     def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         content: dict[str, Any] = write(self)

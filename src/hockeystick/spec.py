@@ -19,7 +19,7 @@ from pydantic import (
 
 from hockeystick.by_name import named_only
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.misspelt import clauses, expected_at, meant
+from hockeystick.misspelt import clauses, expected_at, meant, not_known
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 """A number of steps, bins, epochs, or examples of a batch."""
@@ -84,6 +84,17 @@ class Spec(BaseModel):
                 raise InvalidInputError(
                     f"The {name!r} field of this {kind} cannot be changed; make another {kind}."
                 ) from None
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values in some fields. Names are checked; values are taken as they are, as by pydantic.
+
+        Raises: InvalidInputError for a name that is no field.
+        """
+        known = type(self).model_fields
+        unknown = [not_known(name, known) for name in update or () if name not in known]
+        if unknown:
+            raise InvalidInputError(f"T{'; '.join(unknown)[1:]}.")
+        return super().model_copy(update=update, deep=deep)
 
     @classmethod
     def model_rebuild(cls, *, _parent_namespace_depth: int = 2, **options: Any) -> bool | None:
