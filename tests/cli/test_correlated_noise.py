@@ -140,11 +140,15 @@ BAD_MATRICES = {
 
 
 @pytest.mark.parametrize("name", BAD_MATRICES)
-def test_matrices_that_are_none(cli: Any, plan: Callable[..., str], name: str) -> None:
+def test_matrices_that_are_none(cli: Any, plan: Callable[..., str], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is compiled before they are refused."""
+    compiled = "hockeystick.accountants.registry.warm_up"
+    monkeypatch.setattr(compiled, lambda *rest: pytest.fail("Kernels were compiled."))
     array, allowed = BAD_MATRICES[name]
     np.save(f"{name}.npy", array)
     says = ("'strategy.path'", allowed) + (() if name == "rows" else (f"'{name}.npy'",))
-    cli.refuses("epsilon", plan("custom", {"path": f"{name}.npy"}), "--budget", SOON, says=says)
+    for command in ("epsilon", "compare", "calibrate"):
+        cli.refuses(command, plan("custom", {"path": f"{name}.npy"}), "--budget", SOON, says=says)
 
 
 def test_files_that_hold_no_matrix(cli: Any, plan: Callable[..., str]) -> None:

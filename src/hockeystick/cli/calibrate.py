@@ -46,6 +46,7 @@ def command(
     common.check_method(method)
     common.check_generator(generator)
     mechanism = loaded.mechanism()
+    mechanism.strategy.check_file(mechanism.sampler.steps)
     with samples.opened() as monte_carlo, common.working("calibrating", budget, mechanism) as deadline:
         certificate = calibrate_and_certify(
             mechanism,

@@ -146,13 +146,14 @@ def wanted_epsilon(plan: "Plan", option: str | None) -> float:
 
 
 def mechanism_with_noise(plan: "Plan", option: str | None) -> "Mechanism":
-    """The plan's mechanism, with a noise multiplier from the command line or the plan."""
+    """The plan's mechanism, with a noise multiplier from the command line or the plan; a bad file is refused here."""
     mechanism = plan.mechanism(None if option is None else number("--noise-multiplier", option))
     if mechanism.noise_multiplier is None:
         raise InvalidInputError(
             "The 'noise_multiplier' field is missing; give it in the plan or with --noise-multiplier, "
             "or run 'hockeystick calibrate'."
         )
+    mechanism.strategy.check_file(mechanism.sampler.steps)
     return mechanism
 
 

@@ -56,6 +56,7 @@ def command(
         check_curve_path(out)
         common.check_output(out, plan)
     targets = None if epsilon is None else _numbers("--epsilon", epsilon)
+    loaded.strategy.check_file(loaded.numbers().steps)
     mechanisms = [] if targets is not None else _with_noise(loaded, noise_multiplier)
     seconds = common.budget_seconds(budget)
     for target in targets or ():

@@ -53,6 +53,9 @@ class StrategySpec(Spec):
             f"and all entries of z are independent Gaussians of standard deviation {noise_multiplier!r}."
         )
 
+    def check_file(self, steps: int) -> None:
+        """Refuse a file that holds no matrix for these steps, before anything that takes long; of others, nothing."""
+
     def pinned(self, steps: int | None = None) -> Self:
         """The same strategy with everything that determines it: a file is identified by its digest.
 

@@ -74,6 +74,9 @@ class Custom(StrategySpec):
             )
         return dyadic(matrix) if exact else matrix
 
+    def check_file(self, steps: int) -> None:
+        self.matrix(steps)
+
     def build(self, steps: int) -> StrategyMatrix:
         return self.matrix(steps)
 
