@@ -26,8 +26,8 @@ SLOW = frozenset((HERE / "slow.txt").read_text().splitlines())
 WEEKLY = frozenset((HERE / "weekly.txt").read_text().splitlines())
 """Those that it found to be too slow for whole runs; one that kills a planted fault is in them all the same."""
 COLD = frozenset((HERE / "cold.txt").read_text().splitlines())
-"""Tests whose kernels take seconds to compile, and that hardly any other fast test needs: they are slow on a new
-machine alone, so whole runs have all of their cells."""
+"""Slow tests of which whole runs have all cells: mostly those whose kernels take seconds to compile on a new machine,
+where hardly any other fast test needs them."""
 
 OPTIONAL = (
     "torch",
