@@ -302,11 +302,11 @@ FAULTS = [
         "tests/cli/test_interruption.py",
     ),
     (
-        S + "cli/interruption.py",
-        "frame.f_code.co_name.startswith(LOADING) or frame",
-        "frame",
-        "dies of a Ctrl-C that comes while a kernel is loaded",
-        "tests/cli/test_processes.py",
+        S + "compiling.py",
+        "if _calls_back(frame):",
+        "if kept:",
+        "a Ctrl-C that comes while a kernel is loaded is lost, or aborts the process",
+        "tests/test_compiling.py",
     ),
     (
         S + "cli/interruption.py",

@@ -13,9 +13,6 @@ from types import FrameType
 
 SOON = 0.02
 """Seconds until an interruption that was swallowed, or has to wait, is repeated."""
-LOADING = "_raw_object_cache_"
-"""How the functions of llvmlite begin that LLVM calls while numba loads or compiles a kernel.
-They cannot pass an exception on: LLVM goes on without the kernel's code and aborts the process."""
 
 _began: float | None = None
 _seen = False
@@ -70,9 +67,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _would_be_lost(frame: FrameType | None) -> bool:
-    """Whether LLVM, or Python's report of what was swallowed, waits for this frame or for one that called it."""
+    """Whether Python's report of what was swallowed waits for this frame or for one that called it."""
     while frame is not None:
-        if frame.f_code.co_name.startswith(LOADING) or frame.f_code is _repeat.__code__:
+        if frame.f_code is _repeat.__code__:
             return True
         frame = frame.f_back
     return False
