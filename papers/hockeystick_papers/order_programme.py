@@ -26,7 +26,7 @@ import numpy as np
 from hockeystick.bounds import Profile
 from hockeystick.compiling import kernel
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.moments.log_moments import SMALLEST_LOG_DELTA, LogMoments, moment_delta
+from hockeystick.moments.log_moments import LogMoments, moment_delta
 
 LARGEST_LOG_RATIO = 300.0
 """Searches end here, far from the end of the range of doubles; at a larger epsilon the one-order bound stands."""
@@ -41,6 +41,8 @@ LEAST_ATOM = 1e-9
 """The lower atom is kept this far from 0, where its logarithm would end."""
 TINY = 2.0**-1020
 """More than what one product loses to underflow."""
+SMALLEST_BOUND = 1e-304
+"""A smaller one may have lost digits to underflow."""
 SMALLEST_CURVE = 1e-280
 """G is not scaled up where it is smaller than this at c."""
 BRACKET = 1e-7
@@ -81,7 +83,7 @@ def _delta(moments: LogMoments, log_excess: Array, epsilon: float) -> float:
     if epsilon >= LARGEST_LOG_RATIO:
         return one_order
     bounds = [_certified(polynomial, epsilon).bound for polynomial in _candidates(moments.orders, log_excess, epsilon)]
-    return min([one_order, *(max(bound, exp(SMALLEST_LOG_DELTA)) for bound in bounds)])
+    return min([one_order, *(max(bound, SMALLEST_BOUND) for bound in bounds)])
 
 
 def _candidates(orders: Array, log_excess: Array, epsilon: float) -> list["_Polynomial"]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hockeystick.laws.gaussian import gaussian_delta
+from hockeystick.laws.groups import chained
 from hockeystick.moments.log_moments import (
     LogMoments,
     _best_exponent,
@@ -15,7 +16,7 @@ from hockeystick.moments.log_moments import (
     moment_profile,
     sparse_orders,
 )
-from hockeystick.types import Side
+from hockeystick.types import Direction, Side
 
 EPSILONS = [0.0, 0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0]
 
@@ -68,6 +69,15 @@ def test_stays_in_the_unit_interval_and_never_underflows() -> None:
     values = [profile(epsilon) for epsilon in np.linspace(0.0, 700.0, 300)]
     assert all(0.0 < value <= 1.0 for value in values)
     assert all(a >= b for a, b in pairwise(values))
+
+
+@pytest.mark.parametrize(("count", "mu"), [(64, 0.4375), (20, 1.3), (8, 3.0)])
+def test_users_at_the_largest_epsilon_cost_about_what_a_gaussian_of_their_shift_does(count: int, mu: float) -> None:
+    """Links below all doubles stand behind factors of up to e^684: what Markov's inequality and such doubles lose."""
+    profile = moment_profile(gaussian_moments(1.0 / mu, sparse_orders(4096)))
+    bound = chained(dict.fromkeys(Direction, profile), [Direction.REMOVE] * count)(700.0)
+    exact = gaussian_delta(1.0 / mu, float(count), 700.0, Side.LOWER)
+    assert exact <= bound <= 1e4 * exact
 
 
 def test_composition_adds_and_rounds_up() -> None:

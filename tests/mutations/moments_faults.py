@@ -155,8 +155,8 @@ FAULTS: list[tuple[str, str, str, str, str | tuple[str, ...]]] = [
     ),
     (
         "papers/hockeystick_papers/order_programme.py",
-        "return min([one_order, *(max(bound, exp(SMALLEST_LOG_DELTA)) for bound in bounds)])",
-        "return min([one_order, *(0.999 * max(bound, exp(SMALLEST_LOG_DELTA)) for bound in bounds)])",
+        "return min([one_order, *(max(bound, SMALLEST_BOUND) for bound in bounds)])",
+        "return min([one_order, *(0.999 * max(bound, SMALLEST_BOUND) for bound in bounds)])",
         "the programme's bound is a thousandth too good",
         "tests/papers/methods/test_order_programme.py",
     ),

@@ -64,6 +64,13 @@ FAULTS = [
     ),
     (
         "src/hockeystick/laws/groups.py",
+        "* (value + LOST)",
+        "* value",
+        "a link whose delta is below all doubles counts as 0",
+        "tests/laws/test_groups.py::test_links_of_profiles_that_round_to_0_count",
+    ),
+    (
+        "src/hockeystick/laws/groups.py",
         "        before += part\n",
         "        before += 0.0\n",
         "the links of a chain add their deltas without the factors between them",

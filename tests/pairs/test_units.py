@@ -271,7 +271,7 @@ def test_never_worse_than_group_privacy(case: str, examples: int) -> None:
             told = min(bound.profiles[direction](epsilon) for bound in of_user.values())
             for method in methods:
                 group = sum(exp(i * part) for i in range(examples)) * alone[method].profiles[direction](part)
-                assert told <= min(group, 1.0) * (1.0 + 1e-9)
+                assert told <= min(group, 1.0) * (1.0 + 1e-9) + 1e-300
 
 
 @pytest.mark.parametrize(

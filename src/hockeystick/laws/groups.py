@@ -29,6 +29,8 @@ MOST_PARTS = 64
 """Longer chains are split evenly: every part of another split needs a value of the profile."""
 ROUNDING = 1e-12
 """Far above the relative rounding of an exponential of at most 700 and of a sum of ``MOST_PARTS`` positive products."""
+LOST = 2.0**-1072
+"""More than a profile rounds away where it is below all normal doubles, or 0; a chain multiplies it by up to e^700."""
 KNOT_SCALE, KNOT_WIDTH = 0.25, 0.04
 """Slow profiles are read at ``scale (e^(width j) - 1)``: every 0.01 near 0, every 4 percent far from it."""
 SUM_ROUNDING = 1e-12
@@ -173,7 +175,8 @@ def _even_delta(profiles: Mapping[Direction, Profile], links: Sequence[Direction
     """The bound by equal parts, each link being charged for the worst kind."""
     part = epsilon / count * (1.0 - SUM_ROUNDING)
     shares = expm1(part * count) / expm1(part) if part > 0.0 else float(count)
-    return min(shares * max(profiles[link](part) for link in set(links)) * (1.0 + ROUNDING), 1.0)
+    largest = max(profiles[link](part) for link in set(links)) + LOST
+    return min(shares * largest * (1.0 + ROUNDING), 1.0)
 
 
 def _split(profiles: Mapping[Direction, Profile], links: Sequence[Direction], epsilon: Array, step: Array) -> Array:
@@ -185,7 +188,7 @@ def _split(profiles: Mapping[Direction, Profile], links: Sequence[Direction], ep
     total, before, largest = np.zeros(step.shape), np.zeros(step.shape), np.zeros(step.shape)
     for part, value in zip(parts, _links(profiles, links, parts), strict=True):
         largest = np.maximum(largest, before)
-        total += np.exp(np.minimum(before, MAX_EPSILON)) * value
+        total += np.exp(np.minimum(before, MAX_EPSILON)) * (value + LOST)
         before += part
     return np.where(largest > MAX_EPSILON, 1.0, total * (1.0 + ROUNDING))
 

@@ -23,8 +23,8 @@ from hockeystick.types import Side
 DENSE_ORDERS = 64
 """Every integer order up to here; above, orders grow by ``ORDER_RATIO`` where they cost something each."""
 ORDER_RATIO = 1.04
-SMALLEST_LOG_DELTA = -700.0
-"""An upper bound must not underflow to 0."""
+SMALLEST = 2.0**-1074
+"""The smallest double, by which deltas that small are rounded; chains of users multiply them by up to e^700."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ def moment_delta(moments: LogMoments, epsilon: float) -> float:
 
     Reference: Canonne, Kamath, Steinke 2020, Proposition 12.
     """
-    return exp(min(max(_best_exponent(moments, epsilon)[0], SMALLEST_LOG_DELTA), 0.0))
+    return min(exp(min(_best_exponent(moments, epsilon)[0], 0.0)) + SMALLEST, 1.0)
 
 
 def moment_profile(moments: LogMoments) -> Profile:
