@@ -299,3 +299,64 @@ def test_a_large_number_is_clipped():
     engine, *parts = made(DataLoader(TensorDataset(x, torch.zeros(4, dtype=int)), batch_size=4))
     trained(*parts, 1)
     assert engine.get_epsilon(1e-5) > 0.0
+
+
+def started(seed: int, *, noise: int | None = None, coins: int | None = None):
+    """A script that begins by seeding torch, and may give the noise and the loader generators of their own."""
+    torch.manual_seed(seed)
+    of_noise, of_coins = (own if own is None else torch.Generator().manual_seed(own) for own in (noise, coins))
+    data = TensorDataset(torch.ones(20, 1), torch.zeros(20, dtype=int))
+    return made(DataLoader(data, 5, generator=of_coins), noise_generator=of_noise)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "refused"),
+    [
+        ({"seed": 1}, {"seed": 1}, "noise"),
+        ({"seed": 1}, {"seed": 2}, None),
+        ({"seed": 1, "noise": 3}, {"seed": 2, "noise": 3}, "noise"),
+        ({"seed": 1, "noise": 3}, {"seed": 1, "noise": 4}, "batches"),
+        ({"seed": 1, "coins": 3}, {"seed": 2, "coins": 3}, "batches"),
+        ({"seed": 1, "noise": 3, "coins": 4}, {"seed": 1, "noise": 5, "coins": 6}, None),
+    ],
+)
+def test_a_resumed_run_that_would_draw_again_what_it_drew_is_refused(first, second, refused, tmp_path):
+    """Opacus' checkpoints have no state of a generator: a script with a seed begins anew."""
+    engine, model, optimizer, loader = started(**first)
+    trained(model, optimizer, loader, 2)
+    engine.save_checkpoint(path=tmp_path / "checkpoint", module=model, optimizer=optimizer)
+    engine, model, optimizer, loader = started(**second)
+    engine.load_checkpoint(path=tmp_path / "checkpoint", module=model, optimizer=optimizer)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    if refused is None:
+        trained(model, optimizer, loader, 2)
+        assert len(engine.accountant) == 16
+        return
+    with pytest.raises(UnsupportedError, match=f"generator of the {refused} is in the state"):
+        trained(model, optimizer, loader, 1)
+    assert all(map(torch.equal, before, model.parameters()))  # nothing was released
+
+
+def test_a_resumed_run_may_go_on_where_its_generator_was(tmp_path):
+    engine, model, optimizer, loader = started(1)
+    trained(model, optimizer, loader, 1)
+    engine.save_checkpoint(path=tmp_path / "checkpoint", module=model, optimizer=optimizer)
+    state = torch.get_rng_state()
+    engine, model, optimizer, loader = started(1)
+    engine.load_checkpoint(path=tmp_path / "checkpoint", module=model, optimizer=optimizer)
+    torch.set_rng_state(state)
+    trained(model, optimizer, loader, 1)
+    engine.save_checkpoint(path=tmp_path / "later", module=model, optimizer=optimizer)
+    engine.load_checkpoint(path=tmp_path / "later", module=model, optimizer=optimizer)
+    torch.set_rng_state(state)  # where the second part began
+    with pytest.raises(UnsupportedError, match="generator of the noise"):
+        trained(model, optimizer, loader, 1)
+
+
+def test_a_seed_in_the_loop_is_refused():
+    """Every epoch would have the noise of the first."""
+    _, model, optimizer, loader = started(1)
+    with pytest.raises(UnsupportedError, match="generator of the noise"):  # noqa: PT012
+        for _ in range(2):
+            torch.manual_seed(5)
+            trained(model, optimizer, loader, 1)

@@ -25,6 +25,7 @@ from hockeystick.samplers import Poisson
 from hockeystick.training.torch.guards import WIDE, parts_of
 from hockeystick.training.torch.layers import check_layers
 from hockeystick.training.torch.norms import float32_excess
+from hockeystick.training.torch.random_states import generator_state
 from hockeystick.training.torch.rows import watch_rows
 
 NAME = "hockeystick"
@@ -49,6 +50,8 @@ class Accountant(IAccountant):
     10,000 numbers, 1.03 for a million, and 3.2 for the token embedding of GPT-2.
     The history has the rate of the loader's own sampler. Opacus' accountants have the inverse of the number of batches,
     which is more where that number was rounded down.
+    Opacus' checkpoints have no state of a generator. The accountant's has what the generators were like at the first
+    step, so that a resumed run which would draw the same noise or the same batches again is refused.
 
     >>> accountant = Accountant()
     >>> for _ in range(100):
@@ -65,6 +68,9 @@ class Accountant(IAccountant):
         """Whose normal numbers the noise of the steps was made of, as far as the optimizer's steps show it."""
         self.finite = True
         """Whether all sums were finite, of the steps that a hook saw."""
+        self.first_states: dict[str, set[int]] = {"noise": set(), "batches": set()}
+        """Hashes of the states of generators after the first step, and after the first one of each resumed part."""
+        self._goes_on = False
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
         """Count one step."""
@@ -126,10 +132,11 @@ class Accountant(IAccountant):
 
         Raises: UnsupportedError unless the loader draws Poisson batches, in one process, and the optimizer releases
             nothing but noisy sums, and for layers that change without noise; the model, for layers with rows of
-            something else than examples, and where it mixes them; the hook, for steps that use several batches, for
-            coins of another type, for noise of another norm than layers are clipped to, for layers with gradients of
-            other rows than the examples, for sums that are not finite, and for ghost clipping and types narrower than
-            float32, in which nothing bounds the error of Opacus' norms.
+            something else than examples, and where it mixes them; the hook, for noise or batches that a generator would
+            draw again, for steps that use several batches, for coins of another type, for noise of another norm than
+            layers are clipped to, for layers with gradients of other rows than the examples, for sums that are not
+            finite, and for ghost clipping and types narrower than float32, in which nothing bounds the error of Opacus'
+            norms.
         """
         caller = sys._getframe(1).f_locals
         loader: Any = caller.get("data_loader")
@@ -165,6 +172,7 @@ class Accountant(IAccountant):
             _check_clipped_layers(optimizer)
             self.finite &= all(bool(parameter.summed_grad.isfinite().all()) for parameter in optimizer.params)
             self._check_finite()
+            self._check_generators(optimizer, sampler.generator)
             self.excess = max(self.excess, clipped_length(optimizer))
             self.generators |= generators_of(optimizer)
             self.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=sampler.sample_rate)
@@ -172,12 +180,36 @@ class Accountant(IAccountant):
         _check_coins()
         return counted
 
+    def _check_generators(self, optimizer: Any, coins: torch.Generator | None) -> None:
+        """Raise UnsupportedError where the generator of the noise, or of the batches, was seeded as at a first step.
+
+        Noise is compared at every step; batches, which a loader may draw ahead, at the first step of a resumed run.
+        """
+        if optimizer.secure_mode or not optimizer.noise_multiplier:
+            return  # a generator that cannot be seeded; no noise
+        noise = generator_state(optimizer.generator, optimizer.params[0].device)
+        states = {"noise": noise, "batches": generator_state(coins, torch.device("cpu"))}
+        first = self._goes_on or not self.history
+        for what, state in states.items():
+            if state in self.first_states[what] and (first or what == "noise"):
+                raise UnsupportedError(
+                    f"The generator of the {what} is in the state in which it was at the first step of this run or of "
+                    "a part of it, as after the same seed, so that the same numbers would be drawn again; save the "
+                    "generator's state with a checkpoint, or seed a resumed run with another number."
+                )
+        if first:
+            for what, state in states.items():
+                if state is not None:
+                    self.first_states[what].add(state)
+        self._goes_on = False
+
     def state_dict(self, destination: Any = None) -> Any:
         """Opacus' state, with how long clipped gradients may have been, and what else was seen of the steps."""
         state = super().state_dict(destination)
         state["excess"] = self.excess
         state["generators"] = sorted(self.generators)
         state["finite"] = self.finite
+        state["first_states"] = {what: sorted(states) for what, states in self.first_states.items()}
         return state
 
     def load_state_dict(self, state_dict: Any) -> None:
@@ -188,6 +220,9 @@ class Accountant(IAccountant):
         self.excess = float(state_dict["excess"])
         self.generators = set(state_dict.get("generators", ()))
         self.finite = bool(state_dict.get("finite", True))
+        saved = state_dict.get("first_states", {})
+        self.first_states = {what: set(saved.get(what, ())) for what in self.first_states}
+        self._goes_on = True
 
     def __len__(self) -> int:
         return sum(steps for _, _, steps in self.history)

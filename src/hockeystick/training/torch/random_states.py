@@ -1,4 +1,4 @@
-"""What layers draw random numbers from, as a number to compare."""
+"""What layers, noise and coins draw random numbers from, as a number to compare."""
 
 import hashlib
 
@@ -11,3 +11,16 @@ def random_state(device: torch.device) -> int:
     if device.type == "cuda":
         digest.update(torch.cuda.get_rng_state(device).numpy().tobytes())
     return int.from_bytes(digest.digest()[:8], "big") >> 1
+
+
+def generator_state(generator: torch.Generator | None, device: torch.device) -> int | None:
+    """A hash of the state of a generator, or of torch's own for a device; 63 bits. None on devices but CPU and CUDA."""
+    if generator is not None:
+        state = generator.get_state()
+    elif device.type == "cuda":
+        state = torch.cuda.get_rng_state(device)
+    elif device.type == "cpu":
+        state = torch.get_rng_state()
+    else:
+        return None
+    return int.from_bytes(hashlib.sha256(state.numpy().tobytes()).digest()[:8], "big") >> 1
