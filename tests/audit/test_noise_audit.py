@@ -96,6 +96,16 @@ def test_the_bets_on_the_shape_are_fair():
         assert chance * hit + (1 - chance) * miss == pytest.approx(np.ones(whiteness.ODDS.size), rel=1e-12)
 
 
+def test_the_bets_on_numbers_next_to_zero_are_fair():
+    """What a number in the range and one outside pay, weighted by their chances."""
+    inside, outside = (
+        np.exp(whiteness._payments(np.array([[size * whiteness.NEXT_TO_ZERO]]), 1)["middle"][0, -2:])
+        for size in (0.999, 1.001)
+    )
+    chance = ndtr(whiteness.NEXT_TO_ZERO) - ndtr(-whiteness.NEXT_TO_ZERO)
+    assert chance * inside + (1.0 - chance) * outside == pytest.approx(np.ones(2), rel=1e-12)
+
+
 def test_the_bets_on_an_end_are_fair():
     """One number in each of the intervals between thresholds, of either sign, weighted by its chance."""
     bounds = np.concatenate([[-np.inf], -whiteness.ENDS[::-1], whiteness.ENDS, [np.inf]])
@@ -188,6 +198,13 @@ def sharded(name):
     return np.concatenate([rows(name, size=SIZE // 2), np.zeros((STEPS, SIZE // 2))], axis=1)
 
 
+def left_out(name):
+    """A head of one percent of the parameters is trained without noise."""
+    noise = rows(name)
+    noise[:, -SIZE // 100 :] = 0.0
+    return noise
+
+
 FAULTS = {
     "sigma too small by 2 percent": (lambda name: 0.98 * rows(name, size=1000), "scale"),
     "sigma divided by the batch": (lambda name: rows(name) / 20.0, "scale"),
@@ -199,6 +216,8 @@ FAULTS = {
     "noise skipped on the rank that adds it": (of_two_ranks(0.0, 0.0), "repeated_rows"),
     "noise added on both ranks": (of_two_ranks(1.0, 1.0), "scale"),
     "noise skipped on the shard of one rank": (sharded, "scale"),
+    "no noise in one percent of the parameters": (left_out, "middle"),
+    "one number for a tensor": (lambda name: np.repeat(rows(name, size=5), 100, axis=1), "coordinates"),
     "one number for two parameters": (lambda name: np.repeat(rows(name, size=250), 2, axis=1), "coordinates"),
     "uniform noise": (
         lambda name: (

@@ -77,6 +77,20 @@ FAULTS = [
         f"{NOISE}::test_coordinates_that_are_looked_at_in_turn_say_what_all_at_once_do",
     ),
     (
+        "audit/whiteness.py",
+        "np.abs(own) < NEXT_TO_ZERO,",
+        "np.abs(own) < 0.0 * NEXT_TO_ZERO,",
+        "a part of the parameters that has no noise is not looked for",
+        f"{NOISE}::test_planted_faults_are_found_within_100_000_numbers",
+    ),
+    (
+        "audit/whiteness.py",
+        "2.0 * NormalDist().cdf(NEXT_TO_ZERO) - 1.0",
+        "NormalDist().cdf(NEXT_TO_ZERO) - 0.5",
+        "bets on numbers next to zero are not fair",
+        f"{NOISE}::test_the_bets_on_numbers_next_to_zero_are_fair",
+    ),
+    (
         "audit/rows_file.py",
         "if shape[0] > steps:",
         "if shape[0] < steps:",

@@ -44,6 +44,10 @@ ENDS: Array = 2.01 + 0.05 * np.arange(69.0)
 adds to them, are just below one."""
 NEARLY_NONE = log(0.01)
 """Logarithm of the odds of these bets: a single value beyond the end does not lose everything."""
+NEXT_TO_ZERO = 2.0**-12
+"""Coordinates without noise have all their numbers below this size, of which a standard normal has one in 5,000."""
+MANY_ZEROS: Array = np.log([8.0, 64.0])
+"""Odds of the bets on them. Grids as coarse as 1e-3 standard deviations do not multiply the share by three."""
 LAGS = (1, 2, 3, 4, 8, 16, 32, 64, 128)
 SAYS = {
     "scale": "The standard deviation of the noise is not the claimed one.",
@@ -187,7 +191,13 @@ def _payments(u: Array, width: int) -> dict[str, Array]:
         "mean": SHIFTS[None, :] * own.sum(axis=1)[:, None] - 0.5 * own.shape[1] * SHIFTS[None, :] ** 2,
         "earlier_rows": _earlier_rows(own),
         "coordinates": _correlated(u[:, :-1], u[:, 1:]),
-        "middle": _share(np.abs(own) < NormalDist().inv_cdf(0.75), 0.5),
+        "middle": np.concatenate(
+            [
+                _share(np.abs(own) < NormalDist().inv_cdf(0.75), 0.5),
+                _share(np.abs(own) < NEXT_TO_ZERO, 2.0 * NormalDist().cdf(NEXT_TO_ZERO) - 1.0, odds=MANY_ZEROS),
+            ],
+            axis=1,
+        ),
         "tails": _share(np.abs(own) > 3.0, 2.0 * NormalDist().cdf(-3.0)),
         "ends": _ends(own),
     }
@@ -239,9 +249,9 @@ def _earlier_rows(u: Array) -> Array:
     return np.concatenate(parts, axis=1)
 
 
-def _share(inside: NDArray[np.bool_], chance: float) -> Array:
+def _share(inside: NDArray[np.bool_], chance: float, odds: Array = ODDS) -> Array:
     """Pays for another share of numbers in a range that a standard normal hits with this chance."""
-    return _other_odds(inside.sum(axis=1)[:, None], np.array(chance), odds=ODDS, size=inside.shape[1])
+    return _other_odds(inside.sum(axis=1)[:, None], np.array(chance), odds=odds, size=inside.shape[1])
 
 
 def _ends(u: Array) -> Array:
