@@ -240,7 +240,7 @@ def test_epochs_of_laplace_answers_against_an_independent_mean() -> None:
 def test_what_cannot_be_is_one_sentence() -> None:
     law = pure_law(1.0, Side.UPPER)
     wrong: list[tuple[str, Callable[[], object]]] = [
-        ("as many weights", lambda: finite_law([1, 2], [1], Side.UPPER)),
+        ("same number of weights", lambda: finite_law([1, 2], [1], Side.UPPER)),
         ("weights of answers", lambda: finite_law([1, -2], [1, 1], Side.UPPER)),
         ("weights of answers", lambda: finite_law([0, 0], [1, 1], Side.UPPER)),
         ("ratio of two weights", lambda: finite_law([1, 1], [1, 1e-200], Side.UPPER)),

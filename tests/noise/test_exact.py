@@ -257,7 +257,7 @@ def test_states_that_do_not_fit_are_refused():
         NoiseStream.from_state(run, state | {"grid": 19})
     with pytest.raises(InvalidInputError, match="another mechanism"):
         NoiseStream.from_state(run.model_copy(update={"exact": False}), state)
-    with pytest.raises(InvalidInputError, match=r"'ring' entry .* must have numbers from"):
+    with pytest.raises(InvalidInputError, match=r"'ring' entry .* must have only numbers from"):
         NoiseStream.from_state(run, state | {"solver_ring": np.full_like(state["solver_ring"], -(2**31))})
 
 
@@ -370,7 +370,7 @@ def test_large_noise_has_a_coarser_grid():
 
 
 def test_what_cannot_be_exact_is_refused():
-    with pytest.raises(InvalidInputError, match="True for a mechanism with exact=True alone"):
+    with pytest.raises(InvalidInputError, match="True only for a mechanism with exact=True"):
         stream(mechanism(Identity(), exact=False), 3, rng=rng(), exact=True)
     with pytest.raises(InvalidInputError, match="must be True, or left out"):
         stream(mechanism(Identity()), 3, rng=rng(), exact=False)

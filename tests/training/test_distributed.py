@@ -91,7 +91,10 @@ def test_two_ranks_have_one_stream_of_noise_of_every_kind(mode, left, tmp_path):
 
 @pytest.mark.parametrize(
     ("mode", "message"),
-    [("alike", "must have other random numbers in each process"), ("unwrapped", "must be wrapped for all 2 processes")],
+    [
+        ("alike", "must have different random numbers in each process"),
+        ("unwrapped", "must be wrapped for all 2 processes"),
+    ],
 )
 def test_what_would_not_be_one_run_is_refused(mode, message, left):
     """Which examples share a dropout mask would depend on the others; or each process would have a run of its own."""

@@ -293,7 +293,7 @@ def test_preparation_that_does_not_keep_examples_and_their_order_is_refused(how,
         made = pairs(Prepares, data=data, data_collator=None)
         assert set(made.train_dataset.column_names) == {"input_ids", "labels", "number"}
         return
-    with pytest.raises(InvalidInputError, match="must make one example of each example of 'train_dataset'"):
+    with pytest.raises(InvalidInputError, match="must turn each example of 'train_dataset' into one example"):
         pairs(Prepares, data=data, data_collator=None)
 
 

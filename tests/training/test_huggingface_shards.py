@@ -256,7 +256,9 @@ def layers_alone(model):
 
 @pytest.mark.parametrize("of", [layers_alone, lambda model: adapters(shared_out(model))], ids=["layers", "adapters"])
 def test_models_of_which_a_part_is_in_shards_are_refused(of, trainer):
-    with pytest.raises(UnsupportedError, match=r"adapters before \(by get_peft_model\), and call fully_shard on all"):
+    with pytest.raises(
+        UnsupportedError, match=r"adapters first \(with get_peft_model\), and then call fully_shard on all"
+    ):
         trainer(model=of(model_of()), grad_sample_mode="ghost").train()
 
 

@@ -105,9 +105,9 @@ def test_reference_scores_that_are_computed_before_are_those_of_their_pair(make)
 @pytest.mark.parametrize(
     ("examples", "config", "error", "message"),
     [
-        (None, {"packing": True, "max_length": 16}, InvalidInputError, "make one example of each"),
-        (None, {"shuffle_dataset": True}, InvalidInputError, "make one example of each"),
-        (LONG, {"max_length": 20}, InvalidInputError, "make one example of each"),
+        (None, {"packing": True, "max_length": 16}, InvalidInputError, "into one example"),
+        (None, {"shuffle_dataset": True}, InvalidInputError, "into one example"),
+        (LONG, {"max_length": 20}, InvalidInputError, "into one example"),
         (None, {"padding_free": True, "max_length": None}, InvalidInputError, "the examples in their first dimension"),
         (None, {"loss_type": "dft"}, UnsupportedError, "The loss of SFTTrainer for a single example is"),
     ],

@@ -266,7 +266,7 @@ def test_blocks_of_tokens_change_nothing(monkeypatch):
     monkeypatch.setattr(ghost, "PIECE", 50)
     for parameter, norm in ghost.linear_norms(layer, ins, outs).items():
         assert torch.allclose(norm, whole[parameter], rtol=1e-13)
-    with pytest.raises(UnsupportedError, match="tokens an example"):
+    with pytest.raises(UnsupportedError, match="tokens per example"):
         ghost._rounding(2**23)
 
 

@@ -188,7 +188,7 @@ def test_a_schedule_that_moves_the_noise_alone_is_refused(factor):
     trained(model, optimizer, loader, 1)
     schedule.step()
     if factor < 1:
-        with pytest.raises(UnsupportedError, match=r"for a norm of 0.353553, and its layers are clipped to 0.707107"):
+        with pytest.raises(UnsupportedError, match=r"for a norm of 0.353553, but its layers are clipped to 0.707107"):
             trained(model, optimizer, loader, 1)
     else:
         trained(model, optimizer, loader, 1)

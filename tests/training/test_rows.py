@@ -74,7 +74,7 @@ def first_step(data, places, size, mode="hooks", **inputs):
 
 @pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost"])
 def test_as_many_positions_as_examples_are_not_taken_for_them(mode):
-    with pytest.raises(UnsupportedError, match="The layer 'places' has 6 rows for 5 examples as for 6"):
+    with pytest.raises(UnsupportedError, match="The layer 'places' has 6 rows both for 5 examples and for 6"):
         first_step(words(6), without_examples, 6, mode)
 
 

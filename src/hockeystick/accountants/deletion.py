@@ -90,7 +90,7 @@ def check_cuts(pair: Renewal, settings: Settings) -> None:
     chance = cuts(pair)[0]
     if 2.0 * chance > delta:
         raise UnsupportedError(
-            f"Twice the chance that the example is in a batch that is cut, {2.0 * chance:.3g}, is above delta = "
+            f"Twice the probability that the example is in a batch that is cut, {2.0 * chance:.3g}, is above delta = "
             f"{delta:g}."
         )
 

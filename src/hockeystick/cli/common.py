@@ -25,7 +25,9 @@ PlanPath = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file (TOML o
 # Numbers arrive as text, so that one that cannot be read gets our own sentence.
 NoiseOption = Annotated[
     str | None,
-    typer.Option("--noise-multiplier", metavar="NUMBER", help="Standard deviation of the noise in clipping norms."),
+    typer.Option(
+        "--noise-multiplier", metavar="NUMBER", help="Standard deviation of the noise, divided by the clipping norm."
+    ),
 ]
 EpsilonOption = Annotated[
     str | None, typer.Option("--epsilon", metavar="NUMBER", help="Overrides the plan's target epsilon.")
@@ -41,8 +43,8 @@ BudgetOption = Annotated[
     typer.Option(
         "--budget",
         metavar="SECONDS",
-        help="Time limit in seconds. Compiling kernels does not count, except those of Monte Carlo. By default there "
-        "is no limit, and about a minute of work is planned.",
+        help="Time limit in seconds. The compilation of kernels does not count, except for Monte Carlo. By default "
+        "there is no limit, and about a minute of work is planned.",
     ),
 ]
 MatrixOption = Annotated[
@@ -50,7 +52,7 @@ MatrixOption = Annotated[
     typer.Option(
         "--matrix",
         metavar="FILE",
-        help="The file of the strategy matrix, if the certificate names one. A file 'matrix-....npy' that lies beside "
+        help="The file of the strategy matrix, if the certificate names one. A file 'matrix-....npy' in the folder of "
         "the certificate is found without this option.",
     ),
 ]

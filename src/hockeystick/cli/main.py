@@ -45,7 +45,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """The true privacy of differentially private training: calibrate, certify, compare, verify."""
+    """The privacy of differentially private training, bounded from both sides: calibrate, certify, compare, verify."""
 
 
 app = typer.Typer(name="hockeystick", callback=_options, rich_markup_mode=None, pretty_exceptions_enable=False)

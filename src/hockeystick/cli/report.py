@@ -24,7 +24,7 @@ def command(
         str,
         typer.Argument(
             metavar="FILE",
-            help="Certificate, record of a run, addendum, or a file by compose, tune, sweep or 'compare --json'.",
+            help="Certificate, record of a run, addendum, or what compose, tune, sweep or 'compare --json' wrote.",
             show_default=False,
         ),
     ],

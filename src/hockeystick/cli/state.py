@@ -49,7 +49,7 @@ def command(
 ) -> None:
     """Add your own statements to a certificate.
 
-    They are marked as yours. Verification checks that they suit the mechanism, but not that they are true.
+    They are marked as yours. Verification checks that they are consistent with the mechanism, not that they are true.
     """
     from hockeystick.certificate import Certificate, Statements
     from hockeystick.certification.description import state

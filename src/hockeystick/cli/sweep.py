@@ -30,7 +30,7 @@ def command(
     ] = None,
     samples: sampling.SamplingOptions = sampling.NONE,
     retry: Annotated[
-        bool, typer.Option("--retry", help="Compute the cells again that could not be certified.")
+        bool, typer.Option("--retry", help="Compute again the cells that could not be certified.")
     ] = False,
     out: Annotated[
         str | None, typer.Option("--out", help="Results file, one line per cell; SWEEP.results.jsonl by default.")

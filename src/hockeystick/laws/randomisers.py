@@ -58,7 +58,8 @@ def finite_law(with_example: Sequence[float], without: Sequence[float], side: Si
     p, q = _shares("with_example", with_example), _shares("without", without)
     if len(p) != len(q):
         raise InvalidInputError(
-            f"The 'with_example' and 'without' arguments must have as many weights. Got {len(p)} and {len(q)} instead."
+            f"The 'with_example' and 'without' arguments must have the same number of weights. Got {len(p)} and "
+            f"{len(q)} instead."
         )
     ratios: dict[Fraction, Fraction] = {}
     for of_p, of_q in zip(p, q, strict=True):

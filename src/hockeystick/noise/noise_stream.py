@@ -128,7 +128,7 @@ class NoiseStream:
         """
         if os.getpid() != self._process:
             raise InvalidInputError(
-                "A noise stream gives noise in the process that made it alone, as a fork of that process would have "
+                "A noise stream gives noise only in the process that made it, as a fork of that process would have "
                 "the same noise; make it, or continue it from its state, in the process that trains."
             )
         if not self.remaining:
@@ -339,8 +339,8 @@ def _check_exactness(mechanism: Mechanism, exact: bool | None) -> None:
         raise InvalidInputError(f"The 'exact' parameter must be True or False. Got {shortened(exact)} instead.")
     if exact:
         raise InvalidInputError(
-            "The 'exact' parameter can be True for a mechanism with exact=True alone, as exact noise is that of a "
-            "matrix of multiples of 2^-24, which is then the accounted one."
+            "The 'exact' parameter can be True only for a mechanism with exact=True, as exact noise belongs to a "
+            "matrix of multiples of 2^-24, which must be the one that is accounted for."
         )
     raise InvalidInputError("The 'exact' parameter must be True, or left out, for a mechanism with exact=True.")
 

@@ -153,7 +153,7 @@ class StreamingSolver(ABC):
                     f"Got {saved.shape} and {saved.dtype} instead."
                 )
             if saved.size and not (np.isfinite(saved.min()) and np.isfinite(saved.max())):  # without an array of bools
-                raise InvalidInputError(f"The {name!r} entry of a noise state must have finite numbers alone.")
+                raise InvalidInputError(f"The {name!r} entry of a noise state must have only finite numbers.")
             array[...] = saved
         self.step, self.block_steps = int(state["solved"]), int(state["block_steps"])
         ends_a_block = self.step % self.block == 0 or self.step == self.steps

@@ -194,7 +194,7 @@ class MultiAttribution(BatchSampler):
             if self.examples_per_user != 1:
                 raise InvalidInputError(
                     f"The 'attribution' argument has to be given for examples_per_user = {self.examples_per_user}; "
-                    f"without it every example is its own user's."
+                    f"without it, every example belongs to a user of its own."
                 )
             return own
         if not isinstance(attribution, Attribution):

@@ -50,6 +50,7 @@ def check_early_stop(certificate: Certificate, executed: Mechanism | None, stopp
         )
     if not stopped_without_looking:
         raise InvalidInputError(
-            "The 'certificate' argument is about the executed steps alone, which holds only where the number of "
-            "steps depends on nothing private: say so by stopped_without_looking=True, or give the plan's."
+            "The 'certificate' argument is about the executed steps alone, which holds only if the number of steps "
+            "depends on nothing private: confirm this with stopped_without_looking=True, or give the plan's "
+            "certificate."
         )

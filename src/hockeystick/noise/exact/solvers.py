@@ -72,7 +72,7 @@ class WholeNumbers(StreamingSolver):
             end = self.grid.limit if array.dtype == np.int32 else LARGEST_NORMAL * self.grid.scale
             if array.size and not (-end <= array.min() and array.max() <= end):
                 raise InvalidInputError(
-                    f"The {name!r} entry of a noise state must have numbers from {-end:.6g} to {end:.6g} alone."
+                    f"The {name!r} entry of a noise state must have only numbers from {-end:.6g} to {end:.6g}."
                 )
 
     @abstractmethod

@@ -33,7 +33,7 @@ class Layout:
             if part.dtype.kind != "f":
                 raise InvalidInputError(
                     f"The array {shortened(key)} of the model must hold floating-point numbers, as noise is added to "
-                    f"it; leave counters, as of BatchNorm, out. Got {part.dtype} instead."
+                    f"it; leave out counters, such as those of BatchNorm. Got {part.dtype} instead."
                 )
         self.size = sum(math.prod(part.shape) for part in self._parts.values())
         if not self.size:

@@ -83,12 +83,12 @@ def checked_arguments(given: Any) -> Any:
         if os.environ.get(name, "false").lower() == "true":
             raise InvalidInputError(
                 f"The {name} environment variable must be unset, as accelerate would change the model after its "
-                "optimizer was made; start with torchrun, and share a model out by the training argument fsdp=True."
+                "optimizer was made; start with torchrun, and shard a model with the training argument fsdp=True."
             )
     if given.n_gpu > 1:
         raise InvalidInputError(
-            f"The Trainer needs one device at most to a process; this one has {given.n_gpu}, which would split the "
-            "batches: start it with torchrun, a process for each, or set CUDA_VISIBLE_DEVICES."
+            f"The Trainer needs at most one device per process; this process has {given.n_gpu}, which would split the "
+            "batches: start it with torchrun, one process for each device, or set CUDA_VISIBLE_DEVICES."
         )
     if given.world_size > 1 and given.parallel_mode != ParallelMode.DISTRIBUTED:
         raise InvalidInputError(

@@ -124,6 +124,6 @@ def check_own_loss(
         )
     if exact:
         raise InvalidInputError(
-            "The 'exact' argument must be False for a loss of the Trainer's own, and for several rows an example, as "
-            "physical batches are filled up with rows that have no loss. Got True instead."
+            "The 'exact' argument must be False for a loss of the Trainer's own, and for models with several rows per "
+            "example, because physical batches are padded with rows that have no loss. Got True instead."
         )

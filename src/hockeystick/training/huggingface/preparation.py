@@ -33,7 +33,7 @@ def in_order(prepared: Any, handed_over: Any, given: Any) -> Any:
     if NUMBERS in getattr(prepared, "column_names", ()) and list(prepared[NUMBERS]) == list(range(len(given))):
         return prepared.remove_columns(NUMBERS)
     raise InvalidInputError(
-        "The Trainer must make one example of each example of 'train_dataset', and keep their order. "
-        f"Got {len(prepared)} of {len(given)}, joined, left out or moved; leave out packing and shuffling, and prepare "
-        "the data before, so that each example of the dataset is what is protected."
+        "The Trainer must turn each example of 'train_dataset' into one example, and keep their order. "
+        f"Got {len(prepared)} of {len(given)}, joined, left out or moved; turn off packing and shuffling, and prepare "
+        "the data beforehand, so that each example of the dataset is what is protected."
     )

@@ -39,8 +39,9 @@ def shared(model: torch.nn.Module, accelerator: Any) -> torch.nn.Module:
     sharded = any(isinstance(parameter, DTensor) for parameter in model.parameters())
     if getattr(model, "is_distributed_loading_by_transformers", False) or (sharded and not is_sharded(model)):
         raise UnsupportedError(
-            "The 'model' argument must be whole in every process, or be a model of fully_shard itself: load it without "
-            "distributed_config, add adapters before (by get_peft_model), and call fully_shard on all of it in the end."
+            "The 'model' argument must be whole in every process, or be sharded by fully_shard as a whole: load it "
+            "without distributed_config, add adapters first (with get_peft_model), and then call fully_shard on all "
+            "of it."
         )
     if is_sharded(model) or accelerator.num_processes > 1:
         keep_model_whole(accelerator)
@@ -115,7 +116,7 @@ class Alone(TorchDispatchMode):
         if "c10d" in function.namespace:
             raise UnsupportedError(
                 f"The loss of {self.name} must be computed in one process, as it calls torch.distributed "
-                f"({function.name()}) in each part of a batch, and processes have other numbers of parts."
+                f"({function.name()}) in each part of a batch, and processes may have different numbers of parts."
             )
         return function(*args, **named or {})
 
@@ -154,5 +155,5 @@ def check_saved(checkpoint: str, accelerator: Any) -> None:
     if saved != accelerator.num_processes:
         raise InvalidInputError(
             f"The checkpoint must be of a training in {accelerator.num_processes} process(es), as this one is. "
-            f"Got one of {saved}, which would have the same noise on other sums; start as many."
+            f"Got one of {saved}, whose repeated steps would add the same noise to other sums; start as many processes."
         )

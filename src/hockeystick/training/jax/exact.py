@@ -78,7 +78,9 @@ class ExactGradient:
     def _size(self, leaves: Sequence[Any]) -> int:
         sizes = {len(leaf) for leaf in leaves}
         if len(sizes) != 1:
-            raise InvalidInputError(f"All arrays of a batch must have as many rows. Got {sorted(sizes)} of them.")
+            raise InvalidInputError(
+                f"All arrays of a batch must have the same number of rows. Got {sorted(sizes)} rows."
+            )
         shapes = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
         if self.shapes not in (None, shapes):
             raise InvalidInputError(

@@ -131,9 +131,9 @@ def check_invariance(audit: Invariance | None, rows: int, rho: float | None) -> 
     if not audit.invariant:
         raise UnsupportedError(
             f"The gradients of this loss depend on the other examples of a batch, by {audit.worst:.2g} of the norm or "
-            f"less in {audit.layers[0].parameter!r}, so exact sums do not make a certificate cover its bits. Where "
-            "the change of the whole numbers of all others has a bound, give that, as a part of the clipping norm, as "
-            "'rho'."
+            f"less in {audit.layers[0].parameter!r}, so exact sums do not make a certificate cover its bits. If you "
+            "know a bound on how much one example changes the rounded gradients of all others, give it as 'rho', as a "
+            "fraction of the clipping norm."
         )
 
 

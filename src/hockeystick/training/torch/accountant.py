@@ -256,8 +256,8 @@ def _check_clipped_layers(optimizer: Any) -> None:
     joint = hypot(*norms)
     if float(optimizer.max_grad_norm) < joint * (1.0 - 1e-6):  # Opacus rounds it to float32
         raise UnsupportedError(
-            f"The noise of this step was for a norm of {float(optimizer.max_grad_norm):g}, and its layers are clipped "
-            f"to {joint:g} together, as a schedule for the clipping norm leaves them; use clipping='flat'."
+            f"The noise of this step was for a norm of {float(optimizer.max_grad_norm):g}, but its layers are clipped "
+            f"to {joint:g} together, as happens with a schedule for the clipping norm; use clipping='flat'."
         )
     rows = {sum(map(len, parts_of(parameter.grad_sample))) for parameter in optimizer.params}
     if len(rows) > 1:

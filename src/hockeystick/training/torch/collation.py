@@ -129,8 +129,8 @@ class Filling:
         if isinstance(batch, list | tuple):
             if len(one) != len(two):
                 raise InvalidInputError(
-                    "The 'collate_fn' of the data loader must give tensors or arrays for exact sums, which fill "
-                    f"batches up with zeros. Got a {type(batch).__name__} with an entry for each example."
+                    "The 'collate_fn' of the data loader must give tensors or arrays for exact sums, which pad "
+                    f"batches with zeros. Got a {type(batch).__name__} with an entry for each example."
                 )
             entries = [self.of(*of_entry) for of_entry in zip(batch, one, two, strict=True)]
             return type(batch)(*entries) if hasattr(batch, "_fields") else type(batch)(entries)

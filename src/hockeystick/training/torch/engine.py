@@ -318,8 +318,8 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         self.has_end = epochs is not None
         if not self.has_end and (options != {"kind": "poisson"} or not isinstance(strategy, Identity)):
             raise InvalidInputError(
-                "The 'epochs' argument has to be given for another sampler than Poisson's, and for correlated noise; "
-                "only independent steps that are all alike can go on without an end."
+                "The 'epochs' argument has to be given for samplers other than Poisson and for correlated noise; only "
+                "independent, identical steps can go on without an end."
             )
         length = {"epochs": epochs} if self.has_end else {"steps": MAX_STEPS}
         data = {"num_examples": num_examples, "batches_per_epoch": batches_of_epoch(loader), **length}

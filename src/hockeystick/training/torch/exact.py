@@ -82,7 +82,7 @@ class SumsExactly:
         if do_skip:
             raise InvalidInputError(
                 f"The 'max_physical_batch_size' of BatchMemoryManager must be at least {self.rows}, as exact sums have "
-                "physical batches of one size: give a smaller one to PrivacyEngine, as physical_batch_size."
+                "physical batches of one size: pass a smaller physical_batch_size to PrivacyEngine."
             )
 
     def _check_skip_next_step(self, pop_next: bool = True) -> bool:
@@ -273,8 +273,8 @@ def check_invariance(audit: Any, rows: int, module: torch.nn.Module, grad_sample
         raise UnsupportedError(
             f"The gradients of this model depend on the other examples of a batch, by {audit.worst:.2g} of the norm or "
             f"less in {audit.layers[0].parameter!r}, so exact sums do not make a certificate cover its bits. On a CPU, "
-            "MKL_CBWR=AUTO in the environment of Python may mend that. Where the change of the whole numbers of all "
-            "others has a bound, give that, as a part of the clipping norm, as 'invariance'."
+            "MKL_CBWR=AUTO in the environment of Python may prevent this. If you know a bound on how much one example "
+            "changes the rounded gradients of all others, give it as 'invariance', as a fraction of the clipping norm."
         )
 
 

@@ -138,7 +138,7 @@ class SumsShards(SumsExactly):
         self._check_settings()
         if self.gradients:
             raise InvalidInputError(
-                "With exact sums of a model of fully_shard every physical batch takes one backward pass, and then one "
+                "With exact sums of a sharded model, every physical batch takes one backward pass, and then one "
                 "optimizer.step() or zero_grad()."
             )
         self._drop()

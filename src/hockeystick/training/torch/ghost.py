@@ -45,7 +45,7 @@ def _rounding(tokens: int) -> float:
     """What float32 may add to a sum of so many products, in units of the sum of their absolute values."""
     relative = (tokens + 2) * 2.0**-24
     if relative >= 0.5:
-        raise UnsupportedError(f"Ghost clipping sums up to {2**22} tokens an example in float32. Got {tokens}.")
+        raise UnsupportedError(f"Ghost clipping sums up to {2**22} tokens per example in float32. Got {tokens}.")
     return relative / (1.0 - relative)
 
 
@@ -265,7 +265,7 @@ class GhostHooks(KeepsInputs, ProvedNorms, GradSampleHooksFastGradientClipping):
         """Once a pass: the norm of a sum of gradients is not known from theirs."""
         if getattr(parameter, "_norm_sample", None) is not None:
             raise UnsupportedError(
-                "Ghost clipping has no norms for weights that several layers share, as tied embeddings; use "
+                "Ghost clipping has no norms for weights that several layers share, such as tied embeddings; use "
                 "grad_sample_mode='hooks', or tie_word_embeddings=False."
             )
         parameter._norm_sample = norms
@@ -294,7 +294,7 @@ def refuse_autocast(layer: torch.nn.Module) -> None:
     if layer.training and torch.is_grad_enabled() and torch.is_autocast_enabled(device):
         raise UnsupportedError(
             f"Ghost clipping cannot be used under autocast to {torch.get_autocast_dtype(device)}, as its second "
-            "backward pass would round clipped gradients by themselves; use grad_sample_mode='hooks'."
+            "backward pass would round each clipped gradient separately; use grad_sample_mode='hooks'."
         )
 
 
@@ -303,7 +303,7 @@ def check_types(module: torch.nn.Module) -> None:
     for name, parameter in module.named_parameters():
         if parameter.is_floating_point() and parameter.dtype not in WIDE:
             raise UnsupportedError(
-                "Ghost clipping needs parameters in float32 or float64, as a second backward pass through others "
+                "Ghost clipping needs parameters in float32 or float64, as in other types the second backward pass "
                 f"rounds clipped gradients to 8 or 11 bits. Got {parameter.dtype} in {name!r}; use "
                 "grad_sample_mode='hooks'."
             )

@@ -113,8 +113,8 @@ def running_once(module: torch.nn.Module, layer: torch.nn.Module) -> Iterator[No
         name = next((name for name, part in module.named_modules() if part is layer), type(layer).__name__)
         raise UnsupportedError(
             f"The layer {name!r}, or another with its parameters, has run before in this pass, and ghost clipping "
-            "knows norms of one use: run the model once for every backward pass, and every layer once in it, or use "
-            "grad_sample_mode='hooks' without fully_shard."
+            "computes the norm of one use only: run the model once for every backward pass, and every layer once in "
+            "it, or use grad_sample_mode='hooks' without fully_shard."
         ) from error
 
 

@@ -65,8 +65,9 @@ def _check_formula(part: Any, name: str) -> None:
         reason = f"pads with zeros, where padding_mode={part.padding_mode!r}"
     if reason:
         raise UnsupportedError(
-            f"The layer {name!r} of type {type(part).__name__} cannot have ghost clipping, whose norms are of another "
-            f"gradient than torch sums: Opacus' formula {reason}; freeze it, or use grad_sample_mode='hooks'."
+            f"The layer {name!r} of type {type(part).__name__} cannot be used with ghost clipping, whose norm would "
+            f"belong to another gradient than the sum: Opacus' formula {reason}; freeze it, or use "
+            "grad_sample_mode='hooks'."
         )
 
 
@@ -101,6 +102,6 @@ def check_uses(losses: torch.Tensor, module: torch.nn.Module) -> None:
             if uses[parameter] > owners[parameter]:  # layers that share a parameter are refused where norms are taken
                 raise UnsupportedError(
                     f"The parameter {name!r} of the layer {layer!r} is used {uses[parameter]} times in this pass, once "
-                    "by the layer, and ghost clipping has norms of that use alone; give each use a layer of its own "
-                    "with the same parameter, and use grad_sample_mode='hooks'."
+                    "by the layer, and ghost clipping computes the norm of that use only; give each use a layer of "
+                    "its own with the same parameter, and use grad_sample_mode='hooks'."
                 )

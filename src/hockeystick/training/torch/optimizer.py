@@ -105,8 +105,8 @@ class OnRun:
     def _step_supports_amp_scaling(self) -> bool:
         """Asked by scalers of losses alone, of torch's and others', before they step."""
         raise InvalidInputError(
-            "A GradScaler multiplies the loss before the gradient of each example is clipped, so that all of them are "
-            "clipped to a norm that is as many times too small; train in float32 or bfloat16 and without a scaler."
+            "A GradScaler multiplies the loss before the gradient of each example is clipped, so the clipping norm "
+            "would be too small by that factor; train in float32 or bfloat16 without a scaler."
         )
 
     @property
@@ -372,8 +372,8 @@ class OnRun:
             self.random_before = None
             if len({int(state[0]) for state in states}) < len(states):
                 raise InvalidInputError(
-                    "Layers such as dropout must have other random numbers in each process, and some have the same: "
-                    "call torch.manual_seed(seed + rank) once the model is made."
+                    "Layers such as dropout must have different random numbers in each process, and some processes "
+                    "have the same: call torch.manual_seed(seed + rank) once the model is made."
                 )
 
     def _sums_of_all_ranks(self, totals: list[Any]) -> list[Any]:

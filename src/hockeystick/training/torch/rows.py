@@ -110,8 +110,8 @@ def _check_rows(
             handle.remove()
     if still:
         raise UnsupportedError(
-            f"The layer {still[0]!r} has {before} rows for {before - 1} examples as for {before}, so that they are of "
-            "something else and its gradient cannot be clipped by example; the first dimension of what every layer "
+            f"The layer {still[0]!r} has {before} rows both for {before - 1} examples and for {before}, so its rows "
+            "are not examples and its gradient cannot be clipped per example; the first dimension of what every layer "
             "gets must be that of the examples, position ids included."
         )
     return outputs
