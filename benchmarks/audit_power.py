@@ -259,25 +259,25 @@ def page(cells: Iterable[Cell]) -> str:
     text = [
         "# The power of audits",
         "",
-        "The smallest relative error that an audit finds: noise whose standard deviation is too small by so much, "
-        "sampling at a rate that is too large by so much. Medians of "
+        "The tables show the smallest relative error that an audit finds: by how much the standard deviation of the "
+        "noise is too small, or the sampling rate too large. They have medians of "
         + ", ".join(f"{runs} runs of {samples:,}" for samples, runs in SEEDS.items())
-        + f' samples at level {LEVEL:g}, by halving the range of errors with the same random numbers; "none" where '
-        f"not even {100 * LARGEST:g} percent is found. Written by `python -m benchmarks.audit_power --json FILE "
+        + f" samples at level {LEVEL:g}, found by bisection with the same random numbers. None means that not even "
+        f"{100 * LARGEST:g} percent is found. This page is written by `python -m benchmarks.audit_power --json FILE "
         "--update`.",
         "",
         f"A sample is a number of noise for `audit.noise`, a coin for `audit.sampler`, and a pair of outputs, with "
-        f"and without the example, for `audit.mechanism`, which refutes the upper end of the certificate at delta = "
-        f"{DELTA:g}. `jax_privacy.auditing` 2.0 gets the same pairs, with the same optimal log-likelihood ratio as "
-        f"score, as it has no scores of its own: `epsilon_clopper_pearson`, of either of its strategies `Bonferroni` "
-        f"and `Split`, has to exceed the same upper end. It looks once, at the end, while `audit.mechanism` may stop "
-        f"at any time; it has no audits of noise or batches alone.",
+        f"and without the example, for `audit.mechanism`, which has to refute the upper end of the certificate at "
+        f"delta = {DELTA:g}. `jax_privacy.auditing` 2.0 gets the same pairs. It has no scores of its own, so it gets "
+        f"the same optimal log-likelihood ratio as score. Its `epsilon_clopper_pearson` has to exceed the same upper "
+        f"end, with one of the strategies `Bonferroni` and `Split`. It looks once, at the end, whereas "
+        f"`audit.mechanism` may stop at any time. It has no audits of noise or batches alone.",
         "",
-        "Audits of outputs need large errors, because they know nothing of the noise and the batches and must "
-        "contradict epsilon itself. Where the certified interval is wide (b-min-sep here), the error has to bridge it "
-        "as well. Of fixed batches, random allocation and balls in bins every change of how often an example takes "
-        "part is impossible by the claim, and `audit.sampler` finds it when it first occurs. The column of "
-        "`audit.noise` is the same for all, because C times the noise is: white.",
+        "Audits of outputs find only large errors, because they know nothing of the noise and the batches and must "
+        "contradict epsilon itself. If the certified interval is wide (b-min-sep here), the error has to bridge that, "
+        "too. With fixed batches, random allocation and balls in bins, the claim says exactly how often an example "
+        "takes part, so `audit.sampler` finds any change when it first occurs. The column of `audit.noise` is the "
+        "same for all, because C times the noise is white for all of them.",
     ]
     for title, ways in (
         ("Noise that is too small", ("noise", "mechanism-sigma", "jax-sigma")),
@@ -295,9 +295,9 @@ def page(cells: Iterable[Cell]) -> str:
         "",
         "## Noise that ends",
         "",
-        "Noise that is normal but for the values beyond an end, which never come out: clipped or drawn again. From so "
-        f"many numbers `audit.noise` finds it at level {LEVEL:g}, with certainty. It takes {whiteness.MOST_NUMBERS:,} "
-        "numbers at most.",
+        "Here the noise is normal, except that it never goes beyond an end: values there are clipped or drawn again. "
+        f"The table shows how many numbers `audit.noise` needs to find this at level {LEVEL:g}, with certainty. It "
+        f"accepts at most {whiteness.MOST_NUMBERS:,} numbers.",
         "",
         "| noise that | numbers |",
         "|---|---|",

@@ -247,10 +247,26 @@ def test_a_name_that_is_not_there_is_answered_with_the_one_that_is_meant(name: s
     assert str(raised.value) == f"module 'hockeystick' has no attribute {name!r} (did you mean 'hockeystick.{meant}'?)"
 
 
-def test_names_that_resemble_nothing_are_left_alone() -> None:
+@pytest.mark.parametrize(
+    ("room", "name", "meant"),
+    [
+        (hs.audit, "samplers", "sampler"),
+        (hs.noise, "NoiseStreams", "NoiseStream"),
+        (hs.training, "Records", "RunRecord"),
+    ],
+)
+def test_a_name_that_is_not_in_a_room_is_answered_with_the_one_that_is_meant(room, name: str, meant: str) -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(room, name)
+    hint = f"(did you mean '{room.__name__}.{meant}'?)"
+    assert str(raised.value) == f"module {room.__name__!r} has no attribute {name!r} {hint}"
+
+
+@pytest.mark.parametrize("room", [hs, hs.audit, hs.noise, hs.training])
+def test_names_that_resemble_nothing_are_left_alone(room) -> None:
     for name in ("xyzzy", "__wrapped__", "_certify"):
         with pytest.raises(AttributeError, match=f"has no attribute '{name}'$"):
-            getattr(hs, name)
+            getattr(room, name)
 
 
 def test_what_is_elsewhere_is_there() -> None:

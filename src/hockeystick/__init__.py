@@ -1,4 +1,4 @@
-"""hockeystick: the true privacy of differentially private training.
+"""hockeystick: the privacy of differentially private training, bounded from both sides.
 
 The public names load on first use, so ``import hockeystick`` is quick.
 """
@@ -6,6 +6,7 @@ The public names load on first use, so ``import hockeystick`` is quick.
 from importlib import import_module
 
 from hockeystick._version import __version__ as __version__
+from hockeystick.lazily import loaded
 
 TYPE_CHECKING = False  # the one of typing, whose import would take longer than all else here
 if TYPE_CHECKING:
@@ -241,23 +242,9 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name in _ROOMS:
         return import_module(_ROOMS[name])
-    if name not in _HOMES:
-        raise AttributeError(f"module 'hockeystick' has no attribute {name!r}{_hint(name)}")
-    value = getattr(import_module(f"hockeystick.{_HOMES[name]}"), name)
-    globals()[name] = value
+    globals()[name] = value = loaded(__name__, _HOMES, name, rooms=_ROOMS, elsewhere=_ELSEWHERE)
     return value
 
 
-def _hint(name: str) -> str:
-    """What was meant by a name that is not here; nothing for private names, which programs look for in any module."""
-    if name.startswith("_"):
-        return ""
-    from hockeystick.misspelt import nearest
-
-    names = {known.lower(): known for known in (*_HOMES, *_ROOMS)}
-    meant = _ELSEWHERE.get(name) or names.get(nearest(name, names) or "")
-    return f" (did you mean 'hockeystick.{meant}'?)" if meant else ""
-
-
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_ROOMS} - {"TYPE_CHECKING", "import_module"})
+    return sorted({*globals(), *_HOMES, *_ROOMS} - {"TYPE_CHECKING", "import_module", "loaded"})

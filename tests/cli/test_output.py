@@ -35,6 +35,12 @@ def assert_claim(claim: dict[str, Any], interval: str, given: str) -> None:
     assert claim["seconds"] >= 0.0
 
 
+def test_lists_quote_the_names_of_fields(cli: Any) -> None:
+    listed = cli("list", "strategies").out
+    assert "cut to 'bands' diagonals" in listed
+    assert "`" not in listed
+
+
 def test_epsilon_json(cli: Any) -> None:
     result = cli("epsilon", "plan.toml", "--json")
     assert result.json.keys() == ANSWER

@@ -47,7 +47,7 @@ def advantage(bound: Bound) -> float:
 
 @called("hs.attacks.bayes_error(upper, prior=0.01)")
 def bayes_error(bound: Bound, prior: float | Numbers) -> float | Array:
-    """The error of the best attacker who guesses which of the two runs it was, when one has this prior probability.
+    """The error of the best attacker who guesses which of the two runs it was; one of them has this prior probability.
 
     Whichever of the two runs the prior is about, ``min(prior, 1 - prior) * (1 - delta(log odds))`` is the least
     error (Kulynych et al. 2025, Proposition D.1). For an array, an array of its shape.

@@ -195,9 +195,8 @@ def gdp_mu(bound: Bound, *, unexplained: float = UNEXPLAINED) -> float:
 
     The least mu with ``delta(epsilon) <= delta_mu(epsilon) + unexplained`` for all epsilon >= 0, where ``delta_mu`` is
     the profile of N(mu, 1) against N(0, 1); in terms of tests, no attacker has less type II error than
-    ``G_mu(alpha) - unexplained`` at any alpha (Dong, Roth and Su 2022). Without that allowance the bound on a mechanism
-    with any mass at infinity, a sampled Gaussian's included once it is computed, would be infinite or decided by deltas
-    that nobody asks for.
+    ``G_mu(alpha) - unexplained`` at any alpha (Dong, Roth and Su 2022). Without that allowance mu would be infinite
+    for every mechanism with mass at infinity, as all computed laws have, or decided by deltas that nobody asks for.
 
     Which side it errs on: at least the truth for an UPPER bound, infinity if there is none; at most for a LOWER
     one. Between sampled epsilons the profile is bounded from above by its chord over e^epsilon.

@@ -7,7 +7,7 @@ return a :class:`Verdict`; :func:`addendum` says what they mean for the assumpti
 first use.
 """
 
-from importlib import import_module
+from hockeystick.lazily import loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,8 +64,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'hockeystick.audit' has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOMES[name]}", "hockeystick.audit"), name)
-    globals()[name] = value
+    globals()[name] = value = loaded(__name__, _HOMES, name)
     return value

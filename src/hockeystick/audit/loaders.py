@@ -24,7 +24,7 @@ def batches_of(
     Args:
         source: a torch ``DataLoader`` (its ``batch_sampler`` is iterated ``epochs`` times, or its ``sampler`` where
             that makes the batches), such a batch sampler itself, or a batch selection strategy of jax-privacy.
-        epochs: passes over a loader; 1 for one of a run of this library, whose passes without steps repeat themselves.
+        epochs: passes over a loader; 1 for the loader of a run of this library, which repeats itself without steps.
         num_examples, rng: for a strategy of jax-privacy; its padding of -1 is left out.
 
     Raises: InvalidInputError for an object that has neither, or a strategy without these two.

@@ -137,7 +137,21 @@ class SamplingOptions:
             yield replace(settings, ledger=ledger, executor=draw)
 
 
-HERE, NONE = Places(), SamplingOptions()
+@dataclass(frozen=True)
+class CellSamplingOptions(SamplingOptions):
+    """The same for each cell of a grid."""
+
+    failure_probability: Annotated[
+        str | None,
+        typer.Option(
+            "--failure-probability",
+            metavar="NUMBER",
+            help="Failure probability of the Monte Carlo bounds of one cell together; default 1e-9.",
+        ),
+    ] = None
+
+
+HERE, NONE, NONE_FOR_CELLS = Places(), SamplingOptions(), CellSamplingOptions()
 """On this machine, and without samples, unless options say otherwise."""
 
 

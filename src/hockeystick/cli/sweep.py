@@ -28,7 +28,7 @@ def command(
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="SECONDS", help="Time limit in seconds for each cell of the grid.")
     ] = None,
-    samples: sampling.SamplingOptions = sampling.NONE,
+    samples: sampling.CellSamplingOptions = sampling.NONE_FOR_CELLS,
     retry: Annotated[
         bool, typer.Option("--retry", help="Compute again the cells that could not be certified.")
     ] = False,

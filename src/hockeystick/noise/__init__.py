@@ -4,7 +4,7 @@
 those of other libraries, and :func:`floor` is the delta that no run with their noise goes below.
 """
 
-from importlib import import_module
+from hockeystick.lazily import loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +46,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'hockeystick.noise' has no attribute {name!r}")
-    value = getattr(import_module(f"hockeystick.noise.{_HOMES[name]}"), name)
-    globals()[name] = value
+    globals()[name] = value = loaded(__name__, _HOMES, name)
     return value

@@ -66,7 +66,7 @@ def _generators() -> list[dict[str, str]]:
 
 
 def _first_line(thing: type) -> str:
-    return (getdoc(thing) or "").split("\n")[0].replace("``", "")
+    return (getdoc(thing) or "").split("\n")[0].replace("``", "'")
 
 
 _TOPICS: dict[str, Callable[[], list[dict[str, str]]]] = {

@@ -1,4 +1,4 @@
-"""A fresh permutation of the data in every epoch, cut in batches."""
+"""A fresh permutation of the data in every epoch, cut into batches."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -14,7 +14,7 @@ from hockeystick.types import Adjacency
 
 
 class Shuffle(DealtSampler):
-    """A uniformly random permutation of the data in each epoch, cut in batches of one size.
+    """A uniformly random permutation of the data in each epoch, cut into batches of one size.
 
     >>> import numpy as np
     >>> sampler = Shuffle(batch_size=4, bins=3)

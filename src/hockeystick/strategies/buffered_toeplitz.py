@@ -23,9 +23,9 @@ class BufferedToeplitz(OptimisedSpec):
 
     Fields:
         buffers: d, from 1 to 10 and at most the number of steps. Three or four serve ten thousand steps.
-        objective: "max" or "mean", the squared error of the last prefix sum, which is the largest, or of all on
-            average, times the squared sensitivity.
-        min_sep: optimise for participations at least this many steps apart, as many as fit; none for a single one.
+        objective: what is minimised, times the squared sensitivity: "max", the squared error of the last prefix sum,
+            which is the largest, or "mean", the average over all prefix sums.
+        min_sep: optimise for as many participations as fit, at least this many steps apart; None for a single one.
 
     Optimising takes O(steps * buffers) time for each of some hundred evaluations.
 

@@ -5,7 +5,7 @@ Opacus, ``hockeystick.huggingface`` behind the Trainer of transformers, ``hockey
 Privacy, ``hockeystick.flower`` behind Flower's rounds.
 """
 
-from importlib import import_module
+from hockeystick.lazily import loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,8 +42,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'hockeystick.training' has no attribute {name!r}")
-    value = getattr(import_module(f"hockeystick.training.{_HOMES[name]}"), name)
-    globals()[name] = value
+    globals()[name] = value = loaded(__name__, _HOMES, name)
     return value

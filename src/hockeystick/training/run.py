@@ -425,9 +425,7 @@ class Run:
         if str(state["about"]) != hashlib.sha256(context(mechanism, self._num_examples)).hexdigest():
             raise InvalidInputError("The state belongs to a run of another mechanism; resume with the same plan.")
         if self._noise is not None and "format" not in entries:
-            raise InvalidInputError(
-                "The state has no noise, like those that other ranks save; this run needs the noise."
-            )
+            raise InvalidInputError("The state has no noise, like one of another rank; this run needs the noise.")
         noise = None
         if self._noise is not None:
             noise = NoiseStream.from_state(mechanism, entries, max_bytes=max_bytes, rows=self._rows)

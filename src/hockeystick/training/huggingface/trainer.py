@@ -109,7 +109,7 @@ class Trainer(Checkpoints, transformers.Trainer):
             which the model is not given; for models that predict tokens or classes there is one already. Its numbers
             must each depend on their own example alone.
         try_independence: whether two examples are tried before the first step: their losses and gradients have to be
-            the same alone and in one batch, without dropout, and no loss may have a derivative by the other example.
+            the same alone and in one batch, without dropout, and no loss may depend on the other example.
             False for models with other random numbers.
         exact, invariance: as :class:`hockeystick.torch.PrivacyEngine` has them; for "hooks", and models of
             ``fully_shard``.

@@ -1,7 +1,7 @@
 """Training with JAX and JAX Privacy that is what its certificate says. Needs the extra ``jax``.
 
-:class:`ExecutionPlanConfig` makes JAX Privacy's execution plan of a plan. :class:`Noise` and :class:`BatchSampler` are
-its parts, for training loops without JAX Privacy's; :class:`Accountant` answers for its ``dp_event``,
+:class:`ExecutionPlanConfig` turns a plan into JAX Privacy's execution plan. :class:`Noise` and :class:`BatchSampler`
+are its parts, for training loops without JAX Privacy's; :class:`Accountant` answers for its ``dp_event``,
 :func:`invariance` looks at the bits of per-example gradients, and :func:`recover` ends an error that JAX repeats.
 """
 

@@ -98,7 +98,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
     >>> engine.certificate(delta=1e-5).epsilon.upper < 6.0
     True
 
-    Without a plan, ``make_private`` makes one of the loader, as Opacus does: Poisson batches at the rate of one over
+    Without a plan, ``make_private`` makes one from the loader, as Opacus does: Poisson batches at the rate of one over
     its length, and as many steps as are taken; certificates are about the executed steps. ``epochs`` plans the steps,
     and other samplers and strategies need it. A plan with a target and no noise is calibrated once, in
     ``make_private``.
@@ -111,8 +111,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
 
     With ``exact=True``, or a plan that says so, gradients are clipped and rounded to whole numbers, and sums and noise
     are whole numbers too, so the certificate covers the bits (``docs/theory/exact-sums.md``). The loader then gives
-    physical batches of one size, filled up with zeros, each of which takes one ``optimizer.step()``; only the last one
-    of a batch is a step of the run.
+    physical batches of one size, padded with zeros. Each takes one ``optimizer.step()``; the last is a step of the run.
 
     Args:
         plan: a Plan or a Mechanism; None for one that follows from the loader.
@@ -128,9 +127,9 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         exact: whether sums and noise are in whole numbers; as the plan says by default.
         physical_batch_size: rows of a physical batch of exact sums, on every process; by default the batch size where
             it is fixed, else a quarter of the expected one, up to the next multiple of 32.
-        invariance: of the model at that size, from :func:`hockeystick.audit.invariance`, for the record; or a number
+        invariance: the audit of the model at that size, from :func:`hockeystick.audit.invariance`, for the record; or
             rho, by how much of the clipping norm the integers of all others change with one example: the noise covers
-            it, as it is ``1 + rho`` times as large.
+            that, and is ``1 + rho`` times as large.
 
     Raises: InvalidInputError for what is neither a Plan nor a Mechanism, for one beside what makes another, for what
     no plan or noise has, an accountant that Opacus has not, and for ``exact=False`` beside a plan that is exact.
