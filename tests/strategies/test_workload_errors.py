@@ -57,13 +57,13 @@ def test_errors_are_those_of_training_on_noise(strategy: StrategySpec) -> None:
     squares = (training(noise, 0.9, 0.05) ** 2).sum(axis=1)
     workload = error.momentum(STEPS, 0.9, 0.05)
     assert error.mean_error(matrix, workload) == pytest.approx(squares.mean(), rel=1e-10)
-    assert error.max_error(matrix, workload) == pytest.approx(squares.max(), rel=1e-10)
+    assert matrix.query_errors(workload).max() == pytest.approx(squares.max(), rel=1e-10)
 
 
 def test_independent_noise_adds_up() -> None:
     matrix = Identity().matrix(STEPS)
     assert error.mean_error(matrix, error.prefix_sums(STEPS)) == pytest.approx((STEPS + 1) / 2, rel=1e-14)
-    assert error.max_error(matrix, error.prefix_sums(STEPS)) == pytest.approx(STEPS, rel=1e-14)
+    assert matrix.query_errors(error.prefix_sums(STEPS)).max() == pytest.approx(STEPS, rel=1e-14)
 
 
 @pytest.mark.parametrize(("bands", "printed"), [(4, "82.98"), (32, "16.512")])

@@ -199,7 +199,7 @@ def _known(single: MeanOfRatios, spacing: float, negligible: float, *, upwards: 
                 return _joined(parts)
         if not upwards:
             break
-        stride = _stride(parts[-1], spacing)
+        stride = _stride(parts[-1])
         index, number = int(indices[-1]) + stride, number + 1
     return _joined(parts)
 
@@ -208,7 +208,7 @@ def _joined(parts: Sequence[Known]) -> Known:
     return Known(*(np.concatenate(values) for values in zip(*parts, strict=True))) if parts else NOTHING
 
 
-def _stride(last: Known, spacing: float) -> int:
+def _stride(last: Known) -> int:
     """The distance of the next places, in indices: 1, 2, 4, or 8, which o falls little over."""
     first = max(len(last.upper) - 9, 0)
     fall = log(float(last.upper[first] / last.upper[-1])) / max(int(last.indices[-1] - last.indices[first]), 1)

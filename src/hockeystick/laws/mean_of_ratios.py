@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from hockeystick.laws.contours import REMEMBERED, Sides
 from hockeystick.laws.inner_products import inner_products
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.laws.one_large_ratio import OneLargeRatio
+from hockeystick.laws.one_large_ratio import MOST_PLACE, OneLargeRatio
 from hockeystick.laws.rotations import exponentials_less_one, rotations
 from hockeystick.types import Direction
 
@@ -64,7 +64,7 @@ LARGEST_POWER = -7.0
 """As ``SMALLEST_POWER`` where the search for the end begins."""
 LEAST_STEP, MOST_STEP = 0.06, 0.2
 """Neighbouring frequencies between which the size of Lambda is bounded differ by a share between these."""
-FIRST_FAR, LAST_FAR, FAR_GAP, FAR_GAP_OF_SEVERAL = 7, 60, 3e-4, 5e-3
+FIRST_FAR, LAST_FAR, FAR_GAP, FAR_GAP_OF_SEVERAL = 7, int(log2(MOST_PLACE)), 3e-4, 5e-3
 """Octaves in which one large ratio answers, if its sides are as close as this, relatively, where they begin."""
 LAST_OF_FIRST = 12
 """Up to this octave one large ratio is asked for the ends of all at once."""

@@ -206,7 +206,7 @@ def prepared(chain: MovingAverages, delta: float, deadline: Deadline) -> Prepare
         place = chain.weights[bins, 1:] @ windows.places.T + chain.weights[bins, :1] * windows.newest + reach
         first = place % each[own, None] * columns[own, None] + place // each[own, None]
         groups.append(Group(own, first, length))
-    total, mean = _mass_and_mean(chain, windows, groups, scales, deadline)
+    total, mean = _mass_and_mean(windows, groups, scales, deadline)
     nodes, kinds = _nodes_of(chain, windows, traits, columns, reach)
     given = Prepared(chain, windows, groups, scales, nodes, kinds, 2 * reach + 1, total, mean)
     if not chain.ring:
@@ -243,7 +243,7 @@ def _runs(chain: MovingAverages) -> list[tuple[slice, int]]:
 
 
 def _mass_and_mean(
-    chain: MovingAverages, windows: InnovationWindows, groups: Sequence[Group], scales: Array, deadline: Deadline
+    windows: InnovationWindows, groups: Sequence[Group], scales: Array, deadline: Deadline
 ) -> tuple[float, float]:
     """The mass and the mean of X of the windows that are kept, on a line: the recursion at z = 0 with its derivative.
 

@@ -44,19 +44,13 @@ def momentum(steps: int, momentum: float, weight_decay: float = 0.0) -> Array:
 
 
 def mean_error(matrix: StrategyMatrix, workload: Array) -> float:
-    """Mean over the queries of the squared error, at noise multiplier 1."""
-    return float(_errors(matrix, workload).mean())
+    """Mean over the queries of the squared error, at noise multiplier 1.
 
-
-def max_error(matrix: StrategyMatrix, workload: Array) -> float:
-    """Largest squared error of a query, at noise multiplier 1."""
-    return float(_errors(matrix, workload).max())
-
-
-def _errors(matrix: StrategyMatrix, workload: Array) -> Array:
+    Raises: InvalidInputError for a workload of another number of steps.
+    """
     if workload.shape != (matrix.steps,):
         raise InvalidInputError(
             f"The 'workload' parameter must have shape ({matrix.steps},), a coefficient for every step. "
             f"Got shape {workload.shape} instead."
         )
-    return matrix.query_errors(workload)
+    return float(matrix.query_errors(workload).mean())
