@@ -1,5 +1,6 @@
 """Deadlines and progress for long computations."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,12 @@ from numbers import Real
 
 from hockeystick.calls import made_by
 from hockeystick.errors import BudgetExceededError, InvalidInputError, shortened
+
+
+def say(line: str) -> None:
+    """Print one line for people on stderr, in one piece: timers print too, while another line may be on its way."""
+    sys.stderr.write(f"hockeystick: {line}\n")
+    sys.stderr.flush()
 
 
 @made_by("hs.Deadline(seconds=60)")

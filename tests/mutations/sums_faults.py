@@ -272,8 +272,8 @@ FAULTS = [
     ),
     (
         "training/torch/invariance.py",
-        "                rows = gradients(beside(others, place, batch))",
-        "                rows = gradients(beside(others, 0, batch))",
+        "                rows = gradients(beside(example, others, place, batch))",
+        "                rows = gradients(beside(example, others, 0, batch))",
         "the example never moves from the first place",
         f"{AUDIT}::test_a_change_at_one_place_is_found_and_places_can_be_chosen",
     ),

@@ -24,7 +24,7 @@ from hockeystick.laws.law import UNIT_ROUNDOFF, Array, Law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.pairs.waiting_copies import WaitingCopies
+from hockeystick.pairs.waiting_copies import WaitingCopies, copies_of
 from hockeystick.settings import Settings
 from hockeystick.strategies.matrix.base import Indices
 from hockeystick.types import Direction, Side
@@ -84,7 +84,7 @@ def _of_renewals(pair: RenewalMixture | WaitingCopies, side: Side, settings: Set
     from hockeystick.laws.mixtures import LatticeMasses, coarsen
     from hockeystick.windows.column_entries import entries_of
 
-    example, copies = _copies(pair)
+    example, copies = copies_of(pair)
     entries = entries_of(pair.matrix, np.arange(pair.matrix.steps), settings.deadline)
     examples, prob = example.examples_per_user, example.participation_prob
     chances = np.ones(1)  # of a number of examples: products and sums of positive numbers, one example after the other
@@ -121,10 +121,6 @@ def _of_renewals(pair: RenewalMixture | WaitingCopies, side: Side, settings: Set
     return laws
 
 
-def _copies(pair: RenewalMixture | WaitingCopies) -> tuple[RenewalMixture, int]:
-    return (pair.one, pair.examples) if isinstance(pair, WaitingCopies) else (pair, 1)
-
-
 def _first_steps(pair: RenewalMixture) -> list[int]:
     """How many first steps the statistics are about: all, and few, which is better where the noise is low."""
     steps = pair.matrix.steps
@@ -142,7 +138,7 @@ def _refusal(pair: SubsetMixture | RenewalMixture | WaitingCopies, side: Side) -
 
     if isinstance(pair, SubsetMixture):
         return why_too_many(pair.matrix, steps_in_play(pair).size)
-    example, copies = _copies(pair)
+    example, copies = copies_of(pair)
     steps = pair.matrix.steps
     length = PARTS * example.examples_per_user * (-(-steps // example.min_sep))
     if length * (steps * example.examples_per_user + length * copies * (copies - 1) / 2) > MOST_WORK:

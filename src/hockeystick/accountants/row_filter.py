@@ -27,7 +27,7 @@ from hockeystick.laws.law import SMALLEST, Law, lower_law
 from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
-from hockeystick.pairs.waiting_copies import WaitingCopies
+from hockeystick.pairs.waiting_copies import WaitingCopies, copies_of
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
@@ -110,7 +110,7 @@ def _analyse_renewal(
 ) -> Mapping[Direction, Profile]:
     from hockeystick.filters import renewal_filters
 
-    example, copies = _waiting(pair)
+    example, copies = copies_of(pair)
     column, steps, prob, min_sep = (
         example.matrix.toeplitz_column,
         example.matrix.steps,
@@ -148,13 +148,8 @@ def _analyse_renewal(
     }
 
 
-def _waiting(pair: RenewalMixture | WaitingCopies) -> tuple[RenewalMixture, int]:
-    """The pair of one example, and how many there are."""
-    return (pair.one, pair.examples) if isinstance(pair, WaitingCopies) else (pair, 1)
-
-
 def _renewal_refusal(pair: RenewalMixture | WaitingCopies) -> str | None:
-    example, copies = _waiting(pair)
+    example, copies = copies_of(pair)
     if example.examples_per_user > 1 or copies not in MOST_RENEWAL_WORK:
         return "it is for one example, or two that wait independently"
     if not RAREST <= example.participation_prob <= MOST_OFTEN:
@@ -171,7 +166,7 @@ def _renewal_refusal(pair: RenewalMixture | WaitingCopies) -> str | None:
 def _renewal_work(pair: RenewalMixture | WaitingCopies) -> float:
     from hockeystick.filters import renewal_filters
 
-    example, copies = _waiting(pair)
+    example, copies = copies_of(pair)
     if copies not in MOST_RENEWAL_WORK:
         return inf
     shape = (pair.matrix.bands, example.min_sep, pair.matrix.steps, copies)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from hockeystick.deadline import say as say
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.report.document import visible
 
@@ -118,12 +119,6 @@ def parameter_count(text: str) -> int:
             f"Got {shortened(text)} instead."
         )
     return int(value)
-
-
-def say(line: str) -> None:
-    """Print one line for people on stderr, in one piece: timers print too, while another line may be on its way."""
-    sys.stderr.write(f"hockeystick: {line}\n")
-    sys.stderr.flush()
 
 
 def emit_json(value: dict[str, Any]) -> None:

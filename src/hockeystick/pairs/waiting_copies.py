@@ -37,3 +37,8 @@ class WaitingCopies(DominatingPair):
     def full_sensitivity(self) -> float:
         """k times that of one example."""
         return self.examples * self.one.full_sensitivity
+
+
+def copies_of(pair: RenewalMixture | WaitingCopies) -> tuple[RenewalMixture, int]:
+    """The pair of one example, and how many there are."""
+    return (pair.one, pair.examples) if isinstance(pair, WaitingCopies) else (pair, 1)

@@ -109,12 +109,16 @@ class BatchSampler(Spec):
 
     def check_num_examples(self, num_examples: int) -> int:
         """The dataset size, which suits the scheme; raises InvalidInputError where it does not."""
-        count = _checked_count(num_examples)
+        count, declared = _checked_count(num_examples), getattr(self, "num_examples", None)
+        if declared is not None and count != declared:
+            raise InvalidInputError(
+                f"The 'num_examples' argument must be the sampler's num_examples = {declared}. Got {count} instead."
+            )
         self._check_num_examples(count)
         return count
 
     def _check_num_examples(self, num_examples: int) -> None:
-        """Refuse a dataset size that does not suit the fields; most schemes take any."""
+        """Refuse a dataset size that does not suit the fields, beside a declared one; most schemes take any."""
 
     def promises(self, num_examples: int, attribution: Attribution | None = None) -> Promises:
         """The promises about the batches of one run, to be checked one after the other."""
@@ -135,14 +139,6 @@ class BatchSampler(Spec):
                 f"The 'epochs' field must keep the run at or below {MAX_STEPS} steps. Got {self.steps} steps instead"
             )
         return self
-
-
-def check_declared(declared: int | None, num_examples: int) -> None:
-    """Refuse another dataset size than the one that a sampler declares, if it declares one."""
-    if declared is not None and num_examples != declared:
-        raise InvalidInputError(
-            f"The 'num_examples' argument must be the sampler's num_examples = {declared}. Got {num_examples} instead."
-        )
 
 
 def _checked_count(num_examples: object) -> int:

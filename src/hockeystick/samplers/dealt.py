@@ -7,7 +7,6 @@ from typing import ClassVar, Self
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import check_declared
 from hockeystick.samplers.data import Remainder, SchemeOptions
 from hockeystick.samplers.epochs import EpochPromises, EpochSampler
 from hockeystick.samplers.promises import Batch, Promises, expect
@@ -100,10 +99,6 @@ class DealtSampler(Extended, EpochSampler):
                 f"whole batches{less if self.remainder == 'short' else ''}. Got {self.num_examples} instead"
             )
         return self
-
-    def _check_declared(self, num_examples: int) -> None:
-        """Refuse another dataset size than the declared one."""
-        check_declared(self.num_examples, num_examples)
 
     def _starts(self, num_examples: int, batch_size: int) -> range:
         """Where the batches of an epoch begin in the order of its examples."""

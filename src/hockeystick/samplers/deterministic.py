@@ -102,7 +102,6 @@ class Deterministic(DealtSampler):
         )
 
     def _check_num_examples(self, num_examples: int) -> None:
-        self._check_declared(num_examples)
         if self.remainder is None and num_examples % self.bins:
             raise InvalidInputError(
                 f"The 'num_examples' argument must be a multiple of bins = {self.bins} for kind = {self.kind!r}. "

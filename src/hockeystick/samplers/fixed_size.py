@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import BatchSampler, check_declared
+from hockeystick.samplers.base import BatchSampler
 from hockeystick.samplers.data import WHOLE, Data, SchemeOptions
 from hockeystick.samplers.promises import Batch, Promises, expect
 from hockeystick.spec import Count, Examples
@@ -109,9 +109,6 @@ class FixedSize(BatchSampler):
                 f"Got {self.batch_size} instead"
             )
         return self
-
-    def _check_num_examples(self, num_examples: int) -> None:
-        check_declared(self.num_examples, num_examples)
 
     def _draw(self, num_examples: int, rng: np.random.Generator) -> Iterator[Batch]:
         for step in range(self.steps):

@@ -73,7 +73,6 @@ class Shuffle(DealtSampler):
         return f" but for the last one, of {self.rest}, which gets the noise of a whole batch"
 
     def _check_num_examples(self, num_examples: int) -> None:
-        self._check_declared(num_examples)
         if self.remainder is None and num_examples != self.batch_size * self.bins:
             raise InvalidInputError(
                 f"The 'num_examples' argument must be batch_size * bins = {self.batch_size * self.bins} "

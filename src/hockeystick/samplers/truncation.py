@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import model_validator
 
 from hockeystick.errors import InvalidInputError
-from hockeystick.samplers.base import BatchSampler, check_declared
+from hockeystick.samplers.base import BatchSampler
 from hockeystick.samplers.promises import Batch, Promises, expect
 from hockeystick.spec import Count, Examples, Probability
 from hockeystick.types import Adjacency
@@ -101,9 +101,6 @@ class TruncatedSampler(BatchSampler):
         if self.truncated_batch_size is None:
             return (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
         return (Adjacency.ZERO_OUT,)
-
-    def _check_num_examples(self, num_examples: int) -> None:
-        check_declared(self.num_examples, num_examples)
 
     def _truncated(self, batch: Batch, rng: np.random.Generator) -> Batch:
         """The batch, or a uniformly random subset of the largest size that is allowed."""

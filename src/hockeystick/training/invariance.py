@@ -1,13 +1,14 @@
 """What audits of the bits of per-example gradients see, whatever the framework, and which places they try."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.spec import Count, Spec
 
+T = TypeVar("T")
 MOST_PLACES = 16
 """So many places of the example are tried, unless the caller says which."""
 LARGE = 1000.0
@@ -114,6 +115,12 @@ def spread(batch: int) -> list[int]:
     """Places from the first to the last, all or some of them."""
     number = min(batch, MOST_PLACES)
     return [at * (batch - 1) // (number - 1) for at in range(number)]
+
+
+def beside(example: T, others: Sequence[T], place: int, number: int) -> list[T]:
+    """A batch of ``number`` examples with this one at ``place``, and the others around it, again and again."""
+    around = [others[at % len(others)] for at in range(number - 1)]
+    return [*around[:place], example, *around[place:]]
 
 
 def check_numbers(batch: int, places: Sequence[int] | None, shapes: Sequence[int] | None) -> None:

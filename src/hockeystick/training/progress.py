@@ -1,12 +1,11 @@
 """Long work of an engine, shown to whoever waits for it: lines on stderr."""
 
-import sys
 from threading import Lock, Timer
 from typing import Any, Self
 
 from hockeystick.certificate import Certificate
 from hockeystick.certification.issue import certify
-from hockeystick.deadline import Deadline
+from hockeystick.deadline import Deadline, say
 from hockeystick.mechanism import Mechanism
 
 QUIET_SECONDS = 1.0
@@ -85,9 +84,3 @@ def certify_shown(mechanism: Mechanism, whose: str, *, shown: bool = True, **opt
         bounded = "epsilon" if certificate.question.epsilon is None else "delta"
         progress.done(f"{bounded} is at most {certificate.bounds.upper:.6g} for {whose}")
     return certificate
-
-
-def say(line: str) -> None:
-    """One line of progress."""
-    sys.stderr.write(f"hockeystick: {line}\n")
-    sys.stderr.flush()

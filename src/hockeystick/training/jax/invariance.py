@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
-from hockeystick.training.invariance import LARGE, Invariance, LayerChange, ShapeChange, check_numbers, spread
+from hockeystick.training.invariance import LARGE, Invariance, LayerChange, ShapeChange, beside, check_numbers, spread
 from hockeystick.training.jax.exact import gradients_of_rows, refuse_traced
 
 Example = tuple[Any, ...]
@@ -79,17 +79,13 @@ def invariance(
         leaves, _ = jax.tree_util.tree_flatten_with_path(compiled(*full))
         return {_name(path): np.asarray(leaf).reshape(len(rows), -1) for path, leaf in leaves}
 
-    def beside(others: Sequence[Example], place: int, number: int) -> list[Example]:
-        around = [others[at % len(others)] for at in range(number - 1)]
-        return [*around[:place], example, *around[place:]]
-
-    first = _row(gradients(beside(company[0], 0, batch)), 0)
+    first = _row(gradients(beside(example, company[0], 0, batch)), 0)
     norm = _norm(list(first.values()))
     if not 0.0 < norm < sys.float_info.max:
         raise InvalidInputError(
             f"The example must have a gradient that is finite and not zero. Got one of norm {norm!r} instead."
         )
-    seen = [_row(gradients(beside(others, place, batch)), place) for others in company for place in tried]
+    seen = [_row(gradients(beside(example, others, place, batch)), place) for others in company for place in tried]
     alone = gradients([example] * batch)
     seen += [_row(alone, place) for place in tried]
     seen = seen[1:] if tried[0] == 0 else seen  # the first one is what the others are compared with
@@ -101,7 +97,9 @@ def invariance(
         comparisons=len(seen),
         layers=tuple(sorted(layers, key=lambda layer: (-layer.change, -layer.changed))),
         shapes=tuple(
-            ShapeChange(examples=number, change=_change(first, _row(gradients(beside(company[0], 0, number)), 0), norm))
+            ShapeChange(
+                examples=number, change=_change(first, _row(gradients(beside(example, company[0], 0, number)), 0), norm)
+            )
             for number in contrast
         ),
     )

@@ -18,7 +18,7 @@ from opacus.validators.errors import UnsupportedModuleError
 
 from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
-from hockeystick.training.invariance import LARGE, Invariance, LayerChange, ShapeChange, check_numbers, spread
+from hockeystick.training.invariance import LARGE, Invariance, LayerChange, ShapeChange, beside, check_numbers, spread
 from hockeystick.training.torch.guards import in_our_words
 from hockeystick.training.torch.layers import check_normalisation, check_writes
 from hockeystick.training.torch.private_names import DropoutNd, NormBase
@@ -93,12 +93,8 @@ def invariance(
         criterion(output, _stacked([target for _, target in rows])).backward()
         return {name: _samples(name, parameter, len(rows)) for name, parameter in parameters.items()}
 
-    def beside(others: Sequence[Example], place: int, number: int) -> list[Example]:
-        around = [others[at % len(others)] for at in range(number - 1)]
-        return [*around[:place], example, *around[place:]]
-
     with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.enable_grad():
-        first = {name: rows[0] for name, rows in gradients(beside(company[0], 0, batch)).items()}
+        first = {name: rows[0] for name, rows in gradients(beside(example, company[0], 0, batch)).items()}
         norm = _norm(first, {name: torch.zeros_like(row) for name, row in first.items()})
         if not 0.0 < norm < sys.float_info.max:
             raise InvalidInputError(
@@ -107,12 +103,12 @@ def invariance(
         seen: list[dict[str, torch.Tensor]] = []
         for others in company:
             for place in tried:
-                rows = gradients(beside(others, place, batch))
+                rows = gradients(beside(example, others, place, batch))
                 seen.append({name: row[place] for name, row in rows.items()})
         alone = gradients([example] * batch)
         seen += [{name: row[place] for name, row in alone.items()} for place in tried]
         contrasts = {
-            number: {name: row[0] for name, row in gradients(beside(company[0], 0, number)).items()}
+            number: {name: row[0] for name, row in gradients(beside(example, company[0], 0, number)).items()}
             for number in contrast
         }
     seen = seen[1:] if tried[0] == 0 else seen  # the first one is what the others are compared with
