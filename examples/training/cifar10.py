@@ -1,12 +1,12 @@
-"""Train on CIFAR-10 or CINIC-10, where you have them, by Opacus' loop.
+"""Train on CIFAR-10 or CINIC-10, if you have them, with Opacus' loop.
 
     python examples/training/cifar10.py --data cifar-10-batches-bin --epsilon 8 --out cifar10
 
-``--data`` names the folder; cifar_data.py says which forms it may have. ``--plan`` takes another plan, as for CINIC-10,
-which has 90,000 pictures. Needs ``pip install '.[examples]'``. On two cores an epoch of CIFAR-10 takes
+``--data`` names the folder; cifar_data.py says which formats it may have. ``--plan`` takes another plan, such as one
+for CINIC-10, which has 90,000 images. Needs ``pip install '.[examples]'``. On two cores an epoch of CIFAR-10 takes
 minutes: this is for larger machines.
 
-A certificate is about one model. Whoever publishes several of them, or the plot, owes the privacy of all together.
+A certificate is about one model. If you publish several models, or the plot, account for all of them together.
 """
 
 import argparse

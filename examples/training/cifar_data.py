@@ -1,6 +1,6 @@
-"""CIFAR-10 and CINIC-10 from a folder where you have them: pictures of 32 by 32 points in ten classes.
+"""CIFAR-10 and CINIC-10 from a folder where you have them: images of 32 by 32 pixels in ten classes.
 
-``load(folder)`` knows three forms by what is in the folder:
+``load(folder)`` recognises three formats by what is in the folder:
 
 * the binary version of CIFAR-10: ``data_batch_1.bin`` to ``data_batch_5.bin`` and ``test_batch.bin``;
 * its Python version: ``data_batch_1`` to ``data_batch_5`` and ``test_batch``, pickles, of which only arrays are read;
@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 Pictures = tuple[np.ndarray, np.ndarray]
-"""Pictures of shape (number, 3, 32, 32) as bytes, and their labels."""
+"""Images of shape (number, 3, 32, 32) as bytes, and their labels."""
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
 
 
 class NoDataError(Exception):
-    """There are no such pictures in the folder; the message says what is missing or wrong."""
+    """There are no such images in the folder; the message says what is missing or wrong."""
 
 
 def load(folder: Path) -> tuple[Pictures, Pictures]:

@@ -6,7 +6,7 @@ For every epsilon it calibrates the noise, trains, and writes a certificate and 
 the accuracy by epsilon and lets ``hockeystick verify`` check the last certificate. Needs
 ``pip install '.[examples]'``; takes about a minute.
 
-A certificate is about one model. Whoever publishes several of them, or the plot, owes the privacy of all together.
+A certificate is about one model. If you publish several models, or the plot, account for all of them together.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 
 1,500 digits are dealt to the clients, and each round is a step of the plan: half of all clients on average, twenty
 times. The client app is any app of Flower: it gets the model, trains, and answers with a model. ``server`` differs from
-one without privacy in the strategy alone. Neighbouring data sets differ in all data of one client.
+one without privacy only in its strategy. Neighbouring data sets differ in all data of one client.
 
 Needs ``pip install '.[flower]' 'flwr[simulation]' scikit-learn``; takes about a minute.
 """

@@ -1,4 +1,4 @@
-"""Fine-tune a small language model by low-rank adapters with Hugging Face's Trainer, and leave a certificate.
+"""Fine-tune a small language model with low-rank adapters and Hugging Face's Trainer, and leave a certificate.
 
     python examples/training/lora_text.py --out lora [--bf16] [--gradient-checkpointing]
     torchrun --nproc-per-node 2 examples/training/lora_text.py --out lora
@@ -6,7 +6,7 @@
 Nothing is downloaded, as the text comes with Python. The reference of the language stands for public text, on which a
 model of 100,000 parameters learns letters and words. Docstrings of the standard library stand for private text, one
 docstring an example; adapters are trained on 3,500 of them with the Trainer of hockeystick, and all else is frozen.
-Several processes share out each batch, and the first writes what is left.
+Several processes share each batch, and the first one writes the results.
 Needs ``pip install '.[huggingface]'``; takes about a minute and a half.
 """
 

