@@ -140,7 +140,6 @@ class Waves:
         known: the transform of the masses.
         length, start: places of the window, and the whole number of the first of them.
         spacing, order: of the places, and of the tilt: above 1, or below 0.
-        farthest: the distance of the ends of the window from its middle.
     """
 
     def __init__(self, known: Spectrum, length: int, start: int, spacing: float, order: float) -> None:
