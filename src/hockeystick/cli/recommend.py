@@ -77,7 +77,10 @@ def command(
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Recommend the mechanism with the least predicted error of the weights, for the data and the target of a plan."""
+    """Recommend the mechanism with the least predicted error.
+
+    The error is that of the trained weights, for the data and the target of the plan.
+    """
     from hockeystick.recommendation.open_plan import OpenPlan
 
     loaded = OpenPlan.load(plan)  # before the rest is imported, so that a bad plan is refused at once
