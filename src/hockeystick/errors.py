@@ -66,6 +66,11 @@ def install(extra: str) -> str:
     return f"run pip install '.[{extra}]' in your clone of hockeystick"
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def shortened(value: object) -> str:
     """A value as it goes into a message: on one line, of at most 60 characters."""
     try:

@@ -45,7 +45,7 @@ def test_a_run_without_an_end_names_no_planned_steps(tmp_path):
     for batch in itertools.islice(run.batches(), 4):
         run.noise(batch)
     record = run.record(None)
-    assert str(record).startswith("a run of 4 steps (no end planned) on 50 examples, resumed 0 time(s)\n")
+    assert str(record).startswith("a run of 4 steps (no end planned) on 50 examples, resumed 0 times\n")
     assert run_rows(record)[0].text == "4 steps (no end planned) on 50 examples; 0 steps past the plan were refused"
 
 

@@ -14,6 +14,7 @@ from hockeystick.certificate import (
     number,
 )
 from hockeystick.claim import MonteCarloClaim, Statement
+from hockeystick.errors import counted
 from hockeystick.laws.profile import MAX_EPSILON
 from hockeystick.mechanism import Mechanism
 from hockeystick.report.document import Document, Row, Section
@@ -211,7 +212,7 @@ def run_rows(record: "RunRecord", *, public: bool = False) -> tuple[Row, ...]:
     noise = "added by another process" if record.noise is None else f"generator {record.noise}, in {record.noise_dtype}"
     rows = [
         Row("steps", f"{record.taken}{size}; {record.refused_steps} steps past the plan were refused"),
-        Row("resumed", f"{record.resumed} time(s) from a saved state"),
+        Row("resumed", f"{counted(record.resumed, 'time')} from a saved state"),
         Row("noise", noise),
         Row("commitment", f"to the batches: {record.commitment}"),
         Row("recorded by", f"hockeystick {record.hockeystick_version} (SHA-256 {record.digest})"),

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+from hockeystick.errors import counted
 from hockeystick.noise.cost import NoiseCost
 
 UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
@@ -21,7 +22,8 @@ def noise_text(cost: NoiseCost) -> str:
         ("replayed", f"no memory, but {cost.replay_rows:.6g} times as many random numbers on average"),
         (
             "time of a step",
-            f"{cost.seconds:.2g} s in float32 from memory, measured here{measured}, with {cost.threads} thread(s)",
+            f"{cost.seconds:.2g} s in float32 from memory, measured here{measured}, "
+            f"with {counted(cost.threads, 'thread')}",
         ),
     ]
     return "\n".join([f"noise of {cost.parameters:,} parameters", *(f"  {name:<16}{value}" for name, value in rows)])

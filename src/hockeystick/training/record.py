@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from hockeystick.certificate import Certificate
-from hockeystick.errors import InvalidInputError, VerificationError, shortened
+from hockeystick.errors import InvalidInputError, VerificationError, counted, shortened
 from hockeystick.files import MAX_CLAIM_BYTES, json_object, read_small_file, write_atomically
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import SAMPLERS
@@ -286,7 +286,7 @@ class RunRecord(Extended):
         return without if planned == MAX_STEPS else f"{self.steps} of {planned} planned steps"
 
     def __str__(self) -> str:
-        lines = [f"a run of {self.taken} on {self.num_examples} examples, resumed {self.resumed} time(s)"]
+        lines = [f"a run of {self.taken} on {self.num_examples} examples, resumed {counted(self.resumed, 'time')}"]
         if self.violations:
             lines.append("NO CERTIFICATE: the run broke a promise")
         elif self.certificate is None:
@@ -294,7 +294,7 @@ class RunRecord(Extended):
         if self.rho is not None:
             lines.append(f"  rho         {self.rho!r} of the clipping norm, which the noise covers")
         if self.refused_steps:
-            lines.append(f"  refused     {self.refused_steps} step(s) past the plan")
+            lines.append(f"  refused     {counted(self.refused_steps, 'step')} past the plan")
         for status in (Status.VIOLATED, Status.CHECKED, Status.ASSERTED):
             names = self._names(status)
             lines += [f"  {status.value}"] * bool(names) + [f"    - {MEANINGS[name]}" for name in names]

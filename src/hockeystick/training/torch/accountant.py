@@ -18,7 +18,7 @@ from hockeystick.calls import made_by
 from hockeystick.certificate import Interval
 from hockeystick.certification.description import check_floor
 from hockeystick.certification.issue import certify
-from hockeystick.errors import InvalidInputError, UnsupportedError
+from hockeystick.errors import InvalidInputError, UnsupportedError, counted
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise.generators import GENERATORS, floor
 from hockeystick.samplers import Poisson
@@ -94,8 +94,8 @@ class Accountant(IAccountant):
             return 0.0
         if len(self.history) > 1:
             raise UnsupportedError(
-                f"The noise multiplier or the sampling rate changed during the run, {len(self.history) - 1} time(s); "
-                "the 'hockeystick' accountant needs one of each."
+                "The noise multiplier or the sampling rate changed during the run, "
+                f"{counted(len(self.history) - 1, 'time')}; the 'hockeystick' accountant needs one of each."
             )
         noise_multiplier, rate, steps = self.history[0]
         excess, caller = self.excess, sys._getframe(1)
