@@ -67,7 +67,11 @@ def install(extra: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 step``, ``2 steps``."""
+    """A number of things, in words that fit it.
+
+    >>> counted(1, "step"), counted(2, "step")
+    ('1 step', '2 steps')
+    """
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
