@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from textwrap import fill
 from time import process_time
-from typing import Any
+from typing import Any, Literal
 
 from threadpoolctl import threadpool_limits
 
@@ -61,6 +61,7 @@ class Regime:
     strategy: Any
     sampler: Any
     noise: tuple[float, ...]
+    neighbours: Literal["zero_out", "replace"] = "zero_out"
 
     @property
     def cells(self) -> list[tuple[float, float]]:
@@ -80,11 +81,11 @@ ROUNDS = hs.CyclicPoisson(groups=4, sampling_prob=0.2, steps=40)
 SIZED = hs.FixedSize(batch_size=10, num_examples=1000, steps=1000)
 COHORTS = hs.FixedSize(batch_size=100, num_examples=1000, steps=20, cohort_steps=5)
 FIXED, POISSON, ALLOCATION, SECRET = "Fixed batches", "Poisson", "Random allocation", "Secret groups"
-ONE_SIZE = "Batches of one size"
+ONE_SIZE, EXCHANGED = "Batches of one size", "Batches of one size, examples replaced"
 ALLOCATION_C = "Random allocation with C"
 POISSON_C, CYCLIC_C, BINS_C = "Poisson with C", "Cyclic Poisson with C", "Balls-in-bins with C"
 SHUFFLE, TREE, APART = "Shuffling", "Shuffled tree", "b-min-sep"
-SLOW = (POISSON_C, BINS_C)
+SLOW = (EXCHANGED, POISSON_C, BINS_C)
 REGIMES = tuple(
     Regime(*row)
     for row in (
@@ -92,6 +93,7 @@ REGIMES = tuple(
         (FIXED, "4x3, BSR(3)", BSR(bands=3), hs.Deterministic(bins=4, epochs=3), (1.0, 4.1, 18.0, 120.0)),
         (ONE_SIZE, "10 of 1000, x1000", NONE, SIZED, (1.1, 1.8, 4.1, 20.0)),
         (ONE_SIZE, "100 of 1000, 4 cohorts of 5 steps", NONE, COHORTS, (1.5, 4.6, 9.9, 37.0)),
+        (EXCHANGED, "10 of 1000, x1000", NONE, SIZED, (1.2, 1.9, 8.0, 40.0), "replace"),
         (POISSON, ".01x1000", NONE, hs.Poisson(sampling_prob=0.01, steps=1000), (0.55, 0.96, 2.9, 19.0)),
         (POISSON, ".001x1e5", NONE, hs.Poisson(sampling_prob=0.001, steps=100_000), (0.54, 0.91, 2.8, 19.0)),
         (POISSON, ".3x10", NONE, hs.Poisson(sampling_prob=0.3, steps=10), (0.81, 2.3, 8.7, 56.0)),
@@ -153,7 +155,12 @@ class Row:
 
 def measured(regime: Regime, sigma: float, delta: float) -> Iterator[Answer]:
     """The answers of all deterministic accountants in one cell."""
-    mechanism = hs.Mechanism(strategy=regime.strategy, sampler=regime.sampler, noise_multiplier=sigma)
+    mechanism = hs.Mechanism(
+        strategy=regime.strategy,
+        sampler=regime.sampler,
+        noise_multiplier=sigma,
+        unit=hs.Unit(neighbours=regime.neighbours),
+    )
     warm_up(mechanism)
     pair = dominating_pair(mechanism)
     resolution, question = hs.Resolution(EPSILON_NODES, delta), hs.Question(delta=delta)

@@ -10,6 +10,11 @@ ONE_STEP = f"{BOUNDS}::test_one_step_of_a_replaced_example_is_known_exactly"
 LAWS = "laws/without_replacement.py"
 ACCOUNTANT = "accountants/without_replacement.py"
 CONFORMANCE = "tests/conformance/test_samplers.py"
+TRIPLES, BACKWARDS = "laws/triples.py", "laws/backward_induction.py"
+GAMES = "tests/laws/test_backward_induction.py"
+NO_TRIPLE = f"{GAMES}::test_no_triple_has_more_than_the_opposite_one_and_its_charges"
+COVERS = f"{GAMES}::test_covers_are_worse_than_the_triangles_of_their_cells"
+READ = f"{GAMES}::test_profiles_are_read_between_places_to_the_asked_side"
 
 FAULTS = [
     (
@@ -137,6 +142,69 @@ FAULTS = [
         "single, replaced, examples = other, False, 1  #",
         "all examples of a user are replaced for the price of one",
         f"{BOUNDS}::test_users_that_are_replaced_are_covered_and_cost_a_link_for_each_example",
+    ),
+    (
+        TRIPLES,
+        "for _, high in (cell.at_other, cell.at_e)",
+        "for high, _ in (cell.at_other, cell.at_e)",
+        "a cell is covered by its smallest distances",
+        COVERS,
+    ),
+    (
+        TRIPLES,
+        "squared * sin(least_e) * sin(least_other) * cosine",
+        "squared * sin(cell.at_e[1]) * sin(cell.at_other[1]) * cosine",
+        "a cell is covered at more than its least inner product",
+        COVERS,
+    ),
+    (
+        BACKWARDS,
+        "left[r - k] + right[min(r + k, last)]",
+        "right[min(r + k, last)]",
+        "what triples exceed the opposite one by on the left is not charged",
+        NO_TRIPLE,
+    ),
+    (
+        BACKWARDS,
+        "factor = max(factor, 1.0 - negative)",
+        "factor = max(factor, 1.0)",
+        "cells that are left when all are looked at are left out",
+        NO_TRIPLE,
+    ),
+    (
+        BACKWARDS,
+        "x, beyond = np.exp(logs[: places + 1]), np.expm1(logs[places + 1 :])",
+        "x, beyond = np.exp(logs[: places + 1]), np.exp(logs[places + 1 :])",
+        "beyond the threshold the adversary is said to have all",
+        f"{GAMES}::test_one_step_is_exact_but_for_what_is_left_of_cells",
+    ),
+    (
+        BACKWARDS,
+        "at = ceil(place * (1.0 + ROUNDING))",
+        "at = floor(place * (1.0 + ROUNDING))",
+        "a lower bound is read at a smaller epsilon",
+        READ,
+    ),
+    (
+        BACKWARDS,
+        "found = float(deltas[at]) + share *",
+        "found = float(deltas[at]) + 1.0 *",
+        "an upper bound is read at a larger epsilon",
+        READ,
+    ),
+    (
+        "accountants/backward_induction.py",
+        "2.0 / pair.noise_multiplier",
+        "1.0 / pair.noise_multiplier",
+        "a replaced example displaces nobody",
+        f"{BOUNDS}::test_runs_backwards_cover_random_datasets_that_react",
+    ),
+    (
+        "accountants/backward_induction.py",
+        "pair.cohort_steps > 1 or",
+        "",
+        "cohorts are taken for fresh batches",
+        f"{BOUNDS}::test_runs_backwards_say_what_they_do_not_bound",
     ),
     (
         "samplers/fixed_size.py",

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from functools import cache
 
 from hockeystick.accountants import (
+    backward_induction,
     bin_filter,
     comparison,
     conditional_composition,
@@ -47,6 +48,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
         gaussian,
         direct,
         without_replacement,
+        backward_induction,
         projection,
         linear_statistic,
         row_filter,

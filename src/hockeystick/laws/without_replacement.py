@@ -137,7 +137,7 @@ def averaged_profile(
         steps: number of copies.
         smallest_delta: smaller deltas are bounded loosely.
     """
-    logs = [_log_moment(rate, distance, order) * steps * (1.0 + SAFE) for order in ORDERS]
+    logs = [log_moment(rate, distance, order) * steps * (1.0 + SAFE) for order in ORDERS]
     end = _end(logs, BEYOND * smallest_delta)
     if end is None:
         return lambda epsilon: 1.0
@@ -168,7 +168,7 @@ def averaged_profile(
     return profile
 
 
-def _log_moment(rate: float, distance: float, order: int) -> float:
+def log_moment(rate: float, distance: float, order: int) -> float:
     """The logarithm of ``E X^order`` of one copy, by the binomial formula, within ``SAFE`` of itself.
 
     It is taken times the number of steps, so that its error is relative where the moment is hardly above 1: what it is

@@ -1,0 +1,319 @@
+"""A run of steps without replacement, backwards: the adversary chooses the worst triple at every ratio.
+
+With t steps to go and a ratio of the two runs so far of x times ``e^epsilon``, let ``V_t(x)`` be the most that an
+adversary can reach: ``V_0(x) = (x - 1)_+``, ``V_(t+1)(x) = max E V_t(x X)`` over all triples (:mod:`.triples`). Then
+``delta(epsilon) = V_T(x) / x`` at ``x = e^-epsilon``, for all epsilons at once. As the two runs may change places,
+``V(x) = x - 1 + x V(1/x)``, so places up to 1 say all.
+
+From above the opposite triple is the worst, but for what :func:`charges` adds. From below the adversary has the
+opposite triple at ratios up to 1, and its mirror image beyond.
+
+Proofs: docs/theory/fixed-size.md, "The run backwards". Cost: O(places log(places)) a step.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from math import ceil, exp, expm1, floor, inf, log, log2, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
+
+from hockeystick.compiling import kernel
+from hockeystick.laws.lattice_laws import contraction
+from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.laws.smooth_powers import OF_TRANSFORMS
+from hockeystick.laws.triples import (
+    Cell,
+    box_width,
+    corner,
+    cover,
+    covered,
+    halves,
+    log_places,
+    mirrored,
+    near_opposite,
+    opposite,
+    others,
+)
+from hockeystick.laws.without_replacement import ORDERS, log_moment
+from hockeystick.types import Side
+
+Tick = Callable[[], None]
+
+NEAR = 3e-4
+"""About the share that is added to the opposite triple, so that it covers its neighbours."""
+SAME = 1e-9
+"""What is added to them, relative: far above rounding, which then tells nothing from its mirror image."""
+NARROW = 0.02
+"""Width of boxes for neighbours of the opposite triple, in standard deviations."""
+BLUR, NODES = 2e-4, 68
+"""Share of the second moment of a step that places add, where there are so many nodes per unit of score."""
+MARGIN = 0.03
+"""The lattice ends where delta is this share of the smallest one that matters."""
+LONGEST, LARGEST_EXPONENT = 40.0, 200.0
+"""The largest epsilon of a lattice, and the largest exponent of a tilt."""
+FEWEST_PLACES, MOST_PLACES = 2000, 40_000
+MOST_CELLS, FEW_CELLS = 6000, 600
+"""Cells that are looked at on fine and on coarse grids."""
+REACH = 600
+"""Places around a ratio of 1 at which curvature is charged for other triples."""
+ROUNDING = 1e-12
+"""Far above the relative rounding of one step."""
+
+
+class Lattice(NamedTuple):
+    """Places ``e^(i spacing)``, i = -places, ..., places, and the order by which values are tilted for transforms."""
+
+    spacing: float
+    places: int
+    order: float
+
+
+class Run(NamedTuple):
+    """Steps of a run, and how their profile is bounded.
+
+    Attributes:
+        rate: q in (0, 1).
+        distance: of opposite gradients, in standard deviations of the noise.
+        steps: at least 1.
+        lattice: where values are kept.
+        most_cells: so many cells of triples are looked at; by what those exceed that are left, bounds are raised.
+    """
+
+    rate: float
+    distance: float
+    steps: int
+    lattice: Lattice
+    most_cells: int
+
+
+def planned(rate: float, distance: float, steps: int, smallest_delta: float, nodes: int) -> Run | None:
+    """A run with a lattice down to this delta; None where it would be too long, or moments do not tell how long.
+
+    Args:
+        nodes: per unit of score, as of :class:`~hockeystick.laws.grid.Resolution`.
+    """
+    logs = [(order, log_moment(rate, distance, order) * steps) for order in (2, *ORDERS)]
+    end, order = min(((value - log(MARGIN * smallest_delta)) / (order - 1.0), order) for order, value in logs)
+    if end > LONGEST:
+        return None
+    blur = BLUR * (NODES / nodes) ** 2
+    spacing = min(rate * sqrt(6.0 * blur * expm1(distance**2)), end / FEWEST_PLACES)
+    places = ceil(end / spacing)
+    if places > MOST_PLACES:
+        return None
+    tilt = max(min(order - 0.5, LARGEST_EXPONENT / end), 1.0)
+    return Run(rate, distance, steps, Lattice(spacing, places, tilt), MOST_CELLS if nodes >= NODES else FEW_CELLS)
+
+
+class Charges(NamedTuple):
+    """What covers all triples where the curvature of V is symmetric and falls on both sides of 1.
+
+    Attributes:
+        base: o of the opposite triple, raised; shape (3 places + 1,), at i = -places, ..., 2 places.
+        charged: shape (n, n), n <= REACH: at ``i = -k`` what other triples may add to that, for a curvature of 1 at all
+            places from -r to r, at [k, r].
+        most: o of all triples, shape (2 places + 1,), at i = -places, ..., places.
+    """
+
+    base: Array
+    charged: Array
+    most: Array
+
+
+class _Raised:
+    """The base, to which triples can be added, and by how much others exceed it."""
+
+    def __init__(self, rate: float, distance: float, lattice: Lattice) -> None:
+        spacing, self.places, _ = lattice
+        self.logs = log_places(spacing, -self.places, self.places)
+        self.base = opposite(rate, distance, log_places(spacing, -self.places, 2 * self.places), Side.UPPER)
+        own = self.base[: self.logs.size]
+        self.most = np.maximum(own, mirrored(own, self.logs))  # that is so for every single call and put
+        self.weights = np.exp(-0.5 * self.logs)
+        self.reach = min(REACH, self.places)
+        self.charged = np.zeros((self.reach, self.reach))
+
+    def add(self, values: Array) -> None:
+        """Raise the base to these values on the left; on the right the opposite triple has the most."""
+        self.base[: self.places] = np.maximum(self.base[: self.places], values[: self.places])
+
+    def share(self, values: Array) -> float:
+        """The most by which a triple exceeds the base where curvature is 1 from -r to r, for r beyond the reach.
+
+        Relative to the right half of the base: the left one is smaller at other places than 1.
+        """
+        left, right = self._sums(values)
+        own = np.cumsum((self.weights * self.base[: values.size])[self.places :])
+        return float(np.max(((left + right) / own)[self.reach :]))
+
+    def charge(self, values: Array) -> None:
+        """Raise the charges to what a triple adds."""
+        charge(self.charged, *self._sums(values))
+
+    def _sums(self, values: Array) -> tuple[Array, Array]:
+        """What values exceed the base by, over the places -r, ..., -1 and over 0, ..., r, for r = 0, ..., places.
+
+        Where they do on the left, where they do not on the right: the first rise from 0, the second fall.
+        """
+        beyond = self.weights * (values - self.base[: values.size])
+        left = np.append(0.0, np.cumsum(np.maximum(beyond[self.places - 1 :: -1], 0.0)))
+        return left, np.cumsum(np.minimum(beyond[self.places :], 0.0))
+
+
+@kernel
+def charge(charged: Array, left: Array, right: Array) -> None:
+    """Raise [k, r] to the sum over the places from ``k - r`` to ``k + r``, for k <= r."""
+    last = right.shape[0] - 1
+    for k in range(charged.shape[0]):
+        for r in range(k, charged.shape[0]):
+            charged[k, r] = max(charged[k, r], left[r - k] + right[min(r + k, last)])
+
+
+def charges(run: Run, tick: Tick) -> Charges:
+    """Bounds on all triples of a step. Cost: O(boxes + places) for each cell."""
+    rate, lattice = run.rate, run.lattice
+    raised, squared = _Raised(rate, run.distance, lattice), run.distance**2
+    nearest = near_opposite(squared, NEAR)
+
+    def values_of(cell: Cell, width: float) -> Array:
+        tick()
+        return np.minimum(covered(rate, cover(squared, cell), lattice.spacing, lattice.places, width), raised.most)
+
+    def settle(values: Array) -> None:
+        raised.charge(values)
+        raised.charge(mirrored(values, raised.logs))
+
+    raised.add(values_of(corner(nearest), NARROW))
+    raised.charge(mirrored(raised.base[: raised.logs.size], raised.logs))
+    first = others(nearest)
+    waiting = [(-inf, 0, first, raised.most)]
+    count = 0
+    while waiting and count < run.most_cells:
+        for cell in halves(heappop(waiting)[2]):
+            count += 1
+            values = values_of(cell, box_width(squared, cell))
+            share = max(raised.share(values), raised.share(mirrored(values, raised.logs)))
+            if share <= 0.0:
+                settle(values)
+            else:
+                heappush(waiting, (-share, count, cell, values))
+    factor = 1.0 + SAME
+    for negative, _, _, values in waiting:
+        settle(values)
+        factor = max(factor, 1.0 - negative)
+    return Charges(raised.base * factor, raised.charged, raised.most)
+
+
+class Correlation:
+    """Sums ``sum_l values[i + l] kernel[l]`` at i = -places, ..., 0, of pairs of values and kernels, by transforms.
+
+    Args:
+        kernels: non-negative, at l = -places, ..., places or as far as 2 places.
+    """
+
+    def __init__(self, lattice: Lattice, *kernels: Array) -> None:
+        spacing, places, order = lattice
+        self.places, self.length = places, next_fast_len(3 * places + 1, real=True)
+        self.tilt = np.exp(-order * log_places(spacing, -places, places))
+        self.back = 1.0 / self.tilt[: places + 1]
+        self.transforms, self.errors = [], []
+        for values in kernels:
+            tilted = np.zeros(self.length)
+            tilted[: values.size] = values * np.exp(order * log_places(spacing, -places, values.size - places - 1))
+            self.transforms.append(np.conj(rfft(np.roll(tilted, -places))))
+            size = float(np.sqrt(tilted @ tilted))
+            self.errors.append(3.0 * OF_TRANSFORMS * UNIT_ROUNDOFF * log2(self.length) * size)
+
+    def of(self, side: Side, *values: Array) -> Array:
+        """The sums for non-negative values at all places, shape (2 places + 1,); rounded to the asked side."""
+        product, error, tilted = np.zeros(self.transforms[0].size, dtype=complex), 0.0, np.zeros(self.length)
+        for one, transform, of_kernel in zip(values, self.transforms, self.errors, strict=True):
+            tilted[: one.size] = one * self.tilt
+            product += rfft(tilted) * transform
+            error += of_kernel * float(np.sqrt(tilted @ tilted))
+        sums = irfft(product, self.length)[: self.places + 1]
+        bounds: Array = (sums + (error if side is Side.UPPER else -error)) * self.back
+        return bounds
+
+
+def upper_values(run: Run, tick: Tick) -> Array:
+    """At least ``V_steps`` at ``e^(i spacing)``, i = -places, ..., 0: shape (places + 1,)."""
+    lattice = run.lattice
+    spacing, places, _ = lattice
+    base, charged, most = charges(run, tick)
+    roots = np.exp(-0.5 * log_places(spacing, -places, 2 * places))
+    correlation = Correlation(lattice, base * roots, most * roots[: most.size])
+    x = np.exp(log_places(spacing, -places, 0))
+    values, reach = np.zeros(places + 1), charged.shape[0]
+    for _ in range(run.steps):
+        tick()
+        curvature = _curvature(values, x, spacing) * np.sqrt(x)
+        falling = np.minimum.accumulate(curvature[::-1])
+        rest = curvature - falling[::-1]
+        added = correlation.of(Side.UPPER, _around(falling[::-1]), _around(rest))
+        added[::-1][:reach] += charged @ (falling[:reach] - falling[1 : reach + 1])
+        values = np.minimum((values + np.sqrt(x) * added) * (1.0 + ROUNDING), x)
+    return values
+
+
+def _around(values: Array) -> Array:
+    """Values at places up to 1, and the same at those beyond."""
+    return np.append(values, values[-2::-1])
+
+
+def _curvature(values: Array, x: Array, spacing: float) -> Array:
+    """At least the changes of slope of V at places up to 1, at least 0; V is straight between them, and below them."""
+    step = expm1(spacing)
+    slopes = np.diff(values) / (x[:-1] * step)
+    beyond = 1.0 + (values[-2] / x[-2] - values[-1]) / step  # V is x - 1 + x V(1/x) at the next place
+    changes = np.diff(np.concatenate([[values[0] / x[0]], slopes, [beyond]]))
+    raised: Array = np.maximum(changes + 16.0 * UNIT_ROUNDOFF * values / (x * step), 0.0)
+    return raised
+
+
+def lower_values(run: Run, tick: Tick) -> Array:
+    """At most ``V_steps`` at the same places; 0 where the lattice is too coarse to tell."""
+    rate, distance, _, lattice, _ = run
+    spacing, places, _ = lattice
+    logs = log_places(spacing, -places, places)
+    low, high = (opposite(rate, distance, logs, side) for side in (Side.LOWER, Side.UPPER))
+    law = contraction(spacing, np.arange(-places, places + 1), low, high)
+    values = np.zeros(places + 1)
+    if law is None:
+        return values
+    masses = np.zeros(logs.size)
+    masses[law.first + places :][: law.masses.size] = law.masses
+    correlation = Correlation(lattice, masses)
+    x, beyond = np.exp(logs[: places + 1]), np.expm1(logs[places + 1 :])
+    for _ in range(run.steps):
+        tick()
+        above = beyond + (values / x)[-2::-1]  # x - 1 + x V(1/x)
+        values = np.maximum(correlation.of(Side.LOWER, np.append(values, above)) * (1.0 - ROUNDING), 0.0)
+    return values
+
+
+def profile(run: Run, side: Side, tick: Tick) -> Callable[[float], float]:
+    """A bound on delta at any epsilon, of both directions; V is convex, and V(x) / x never falls."""
+    spacing, places, _ = run.lattice
+    values = upper_values(run, tick) if side is Side.UPPER else lower_values(run, tick)
+    x = np.exp(log_places(spacing, -places, 0))
+    deltas = (values / x)[::-1]
+
+    def delta(epsilon: float) -> float:
+        if epsilon < 0.0:
+            return 1.0 - exp(epsilon) + exp(epsilon) * delta(-epsilon)
+        place = epsilon / spacing
+        if side is Side.LOWER:
+            at = ceil(place * (1.0 + ROUNDING))
+            return float(deltas[at]) if at <= places else 0.0
+        at = min(floor(place * (1.0 - ROUNDING)), places)
+        if at == places:
+            return float(deltas[-1])
+        # The chord of V between two places, over x, is a chord of delta in e^epsilon.
+        share = min(max(expm1(epsilon - at * spacing) / expm1(spacing), 0.0), 1.0)
+        found = float(deltas[at]) + share * (float(deltas[at + 1]) - float(deltas[at]))
+        return min(found * (1.0 + ROUNDING), 1.0)
+
+    return delta

@@ -1,0 +1,235 @@
+"""A run whose adversary chooses the worst triple at every ratio, against triples and games in numbers."""
+
+from functools import cache
+from math import cos, exp, pi, sin
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from hockeystick.laws.backward_induction import (
+    Correlation,
+    Lattice,
+    Run,
+    charges,
+    lower_values,
+    planned,
+    profile,
+    upper_values,
+)
+from hockeystick.laws.triples import Cell, box_width, corner, cover, covered, halves, log_places, opposite, others
+from hockeystick.types import Side
+
+SETTINGS = {
+    "some jumps": Run(0.05, 1.5, 1, Lattice(0.01, 300, 2.0), 1500),
+    "often": Run(0.4, 0.8, 1, Lattice(0.02, 200, 2.0), 1500),
+    "few cells": Run(0.05, 0.7, 1, Lattice(0.004, 300, 2.0), 30),
+    "far apart": Run(0.7, 2.9, 1, Lattice(0.05, 120, 2.0), 300),
+}
+
+
+LEAST = 1e-25
+"""Boxes with less mass are left out, so that less is told apart."""
+
+
+def nothing() -> None:
+    """Nobody is told of progress."""
+
+
+def boxes(points: np.ndarray, rate: float, count: int = 260) -> tuple[np.ndarray, np.ndarray]:
+    """P- and Q-masses of boxes of outputs for v, e and e' in the plane, shape (3, 2): less than the outputs tell."""
+    low, high = points.min(axis=0) - 7.0, points.max(axis=0) + 7.0
+    ends = [np.linspace(*both, count) for both in zip(low, high, strict=True)]
+    rest, own, other = (
+        np.multiply.outer(*(cells(side - centre) for side, centre in zip(ends, point, strict=True))).ravel()
+        for point in points
+    )
+    p, q = (1.0 - rate) * rest + rate * own, (1.0 - rate) * rest + rate * other
+    seen = (p > LEAST) & (q > LEAST)
+    return p[seen], q[seen]
+
+
+def cells(ends: np.ndarray) -> np.ndarray:
+    """Normal masses, each from the tail on its own side, where it keeps its digits."""
+    return np.where(ends[1:] <= 0.0, np.diff(ndtr(ends)), -np.diff(ndtr(-ends)))
+
+
+def triple(rng: np.random.Generator, distance: float) -> np.ndarray:
+    """Points of a disc whose diameter is this distance, often on its rim, and often near the opposite ones."""
+    angles, lengths = rng.uniform(0.0, 2.0 * pi, 3), np.sqrt(rng.uniform(0.0, 1.0, 3))
+    if rng.random() < 0.8:
+        lengths[:] = 1.0
+    if rng.random() < 0.5:
+        near = 10.0 ** rng.uniform(-3.0, 0.0)
+        angles = np.array([pi + near * rng.uniform(-1.0, 1.0), 0.0, pi + near * rng.uniform(-1.0, 1.0)])
+    points = 0.5 * distance * (lengths * np.array([np.cos(angles), np.sin(angles)])).T
+    return points[[1, 0, 2]] if rng.random() < 0.2 else points[[0, 2, 1]] if rng.random() < 0.5 else points
+
+
+def truth(points: np.ndarray, rate: float, logs: np.ndarray) -> np.ndarray:
+    """At most o of a triple at ``e^logs``."""
+    p, q = boxes(points, rate)
+    order = np.argsort(p / q, kind="stable")
+    p, q = p[order], q[order]
+    from_here = np.searchsorted(p / q, np.exp(logs))
+    p_above, q_above = (np.append(np.cumsum(one[::-1])[::-1], 0.0)[from_here] for one in (p, q))
+    p_below, q_below = (np.append(0.0, np.cumsum(one))[from_here] for one in (p, q))
+    ratios = np.exp(logs)
+    return np.where(logs >= 0.0, p_above - ratios * q_above, ratios * q_below - p_below)
+
+
+@cache
+def bound_of(name: str):
+    return charges(SETTINGS[name], nothing)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_no_triple_has_more_than_the_opposite_one_and_its_charges(name: str) -> None:
+    """Sums over intervals around all ratios, of random triples and of those in the proof.
+
+    Far apart, an equilateral triangle has more than the opposite triple, however long the interval is.
+    """
+    run = SETTINGS[name]
+    spacing, places, _ = run.lattice
+    base, charged, most = bound_of(name)
+    logs = log_places(spacing, -places, places)
+    weights, reach = np.exp(-0.5 * logs), charged.shape[0]
+    rng = np.random.default_rng(48)
+    right = pi * np.array([[0.0, 1.0, 1.0], [0.5, 0.0, 1.0], [2.0 / 3.0, 0.0, 4.0 / 3.0], [0.6, 0.0, 1.0]])
+    named = [0.5 * run.distance * np.array([np.cos(angles), np.sin(angles)]).T for angles in right]
+    for points in [*named, *(triple(rng, run.distance) for _ in range(60))]:
+        found = truth(points, run.rate, logs)
+        assert np.all(found <= most * (1.0 + 1e-9) + 1e-15)
+        beyond = np.append(0.0, np.cumsum(weights * (found - base[: logs.size])))
+        for away in (0, 1, 3, 10, 40):
+            for r in (0, 1, 2, 5, 10, 20, 50, 100, places):
+                first, last = places + away - r, min(places + away + r, 2 * places)
+                allowed = charged[away, r] if away <= r < reach else 0.0
+                assert beyond[last + 1] - beyond[first] <= allowed + 1e-13
+
+
+def test_the_opposite_triple_is_known_in_closed_form() -> None:
+    logs = log_places(0.05, -60, 60)
+    points = 0.75 * np.array([[-1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
+    found = truth(points, 0.3, logs)
+    upper, lower = (opposite(0.3, 1.5, logs, side) for side in (Side.UPPER, Side.LOWER))
+    assert np.all(lower <= upper)
+    assert np.all(upper - lower <= 1e-10 * upper + 1e-12)
+    assert np.all(found <= upper + 1e-15)
+    assert np.all(found >= 0.98 * lower - 1e-6)  # boxes of a twentieth of a standard deviation
+
+
+def test_covers_are_worse_than_the_triangles_of_their_cells() -> None:
+    """At every ratio, for cells of all sizes; what lies outside of a half is in the other."""
+    rng, logs = np.random.default_rng(3), log_places(0.05, -80, 80)
+    for _ in range(30):
+        cell = others(0.05)
+        for _ in range(int(rng.integers(0, 9))):
+            parts = halves(cell)
+            cell = parts[int(rng.integers(len(parts)))]
+        values = covered(0.1, cover(2.0, cell), 0.05, 80, box_width(2.0, cell))
+        gram = cover(2.0, cell)
+        for _ in range(3):
+            at_e, at_other = (rng.uniform(*interval) for interval in cell)
+            if at_e + at_other < 0.5 * pi:
+                continue
+            assert gram.own >= 2.0 * sin(at_other) ** 2
+            assert gram.other >= 2.0 * sin(at_e) ** 2
+            assert gram.inner <= 2.0 * sin(at_e) * sin(at_other) * max(-cos(at_e + at_other), 0.0)
+            # On the unit circle the arc over a chord is twice the angle at the third point.
+            turns = np.array([0.0, -2.0 * at_other, 2.0 * at_e])
+            points = 0.5 * 2.0**0.5 * np.array([np.cos(turns), np.sin(turns)]).T
+            assert np.all(truth(points, 0.1, logs) <= values + 1e-14)
+    assert corner(0.05) == Cell((0.0, 0.05), (0.5 * pi - 0.05, 0.5 * pi))
+
+
+def one_step(x: np.ndarray, rate: float, distance: float) -> np.ndarray:
+    """V_1 exactly: ``x q G(1 + (1/x - 1) / q)`` up to 1, the rest by symmetry."""
+    low = np.minimum(x, 1.0 / x)
+    a = 1.0 + (1.0 / low - 1.0) / rate
+    gaussian = ndtr(0.5 * distance - np.log(a) / distance) - a * ndtr(-0.5 * distance - np.log(a) / distance)
+    value = low * rate * gaussian
+    return np.where(x <= 1.0, value, x - 1.0 + x * value)
+
+
+@pytest.mark.parametrize(("rate", "distance"), [(0.2, 1.0), (0.6, 1.6), (0.05, 2.5)])
+def test_two_steps_are_the_game_of_two_steps(rate: float, distance: float) -> None:
+    """The second step is known exactly. Whatever the first one is, the run has at most the upper bound; and the lower
+    bound is of a run that begins with the opposite triple, but for a place's length.
+    """
+    run = Run(rate, distance, 2, Lattice(0.004, 800, 2.0), 400)
+    upper, lower = upper_values(run, nothing), lower_values(run, nothing)
+    x = np.exp(log_places(0.004, -800, 0))
+    rng, some = np.random.default_rng(5), np.arange(300, 801, 50)
+    opposed = 0.5 * distance * np.array([[-1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
+    for points in [opposed, *(triple(rng, distance) for _ in range(25))]:
+        p, q = boxes(points, rate, 300)
+        least = np.array([float(q @ one_step(at * p / q, rate, distance)) for at in x[some]])
+        assert np.all(least <= upper[some] * (1.0 + 1e-9))
+        if points is opposed:
+            assert np.all(lower[some] <= least * 1.002)
+            assert np.all(lower[some] >= least * 0.97 - 1e-9)
+
+
+def test_one_step_is_exact_but_for_what_is_left_of_cells() -> None:
+    run = Run(0.3, 1.2, 1, Lattice(0.005, 600, 2.0), 1500)
+    x = np.exp(log_places(0.005, -600, 0))
+    exact = one_step(x, 0.3, 1.2)
+    assert np.all(exact <= upper_values(run, nothing))
+    assert np.all(upper_values(run, nothing) <= exact * 1.08 + 1e-12)
+    lower = lower_values(run, nothing)
+    assert np.all(lower <= exact * (1.0 + 1e-12))
+    assert np.all(lower[100:] >= exact[100:] * 0.99)
+
+
+@pytest.mark.parametrize("side", Side)
+def test_sums_by_transforms_err_to_the_asked_side(side: Side) -> None:
+    rng, places = np.random.default_rng(1), 40
+    lattice = Lattice(0.1, places, 1.5)
+    kernels = rng.exponential(size=3 * places + 1), rng.exponential(size=2 * places + 1)
+    values = [rng.exponential(size=2 * places + 1) for _ in kernels]
+    found = Correlation(lattice, *kernels).of(side, *values)
+    for i in range(-places, 1):
+        exact = 0.0
+        for kernel, value in zip(kernels, values, strict=True):
+            for j in range(-places, places + 1):
+                if -places <= j - i < kernel.size - places:
+                    exact += value[j + places] * kernel[j - i + places]
+        sign = 1.0 if side is Side.UPPER else -1.0
+        assert sign * (found[i + places] - exact) + 1e-13 * exact >= 0.0
+        assert found[i + places] == pytest.approx(exact, rel=1e-7)
+
+
+def test_profiles_are_read_between_places_to_the_asked_side() -> None:
+    """delta is convex in ``e^epsilon``; below 0 the two runs change places."""
+    run = Run(0.3, 1.2, 1, Lattice(0.05, 80, 2.0), 50)
+    upper, lower = (profile(run, side, nothing) for side in (Side.UPPER, Side.LOWER))
+    for epsilon in (0.0, 0.013, 0.05, 0.72, 1.5, 2.349):
+        exact = float(one_step(np.array([exp(-epsilon)]), 0.3, 1.2)[0]) * exp(epsilon)
+        assert lower(epsilon) <= exact <= upper(epsilon)
+        at = int(epsilon / 0.05 + 1e-9)
+        ends = [0.05 * at, 0.05 * (at + 1)]
+        chord = np.interp(exp(epsilon), np.exp(ends), [upper(end) for end in ends])
+        assert upper(epsilon) == pytest.approx(float(chord), rel=1e-6)
+        swapped = 1.0 - exp(-epsilon) + exp(-epsilon) * exact
+        assert lower(-epsilon) <= swapped * (1.0 + 1e-12)
+        assert upper(-epsilon) >= swapped * (1.0 - 1e-12)
+    assert upper(100.0) >= 0.0
+    assert lower(100.0) == 0.0
+
+
+def test_lattices_that_would_be_too_long_are_not_planned() -> None:
+    assert planned(0.0025, 2.0 / 1.2573, 1500, 1e-7, 68) is not None
+    assert planned(0.0025, 2.0 / 1.2573, 10**9, 1e-7, 68) is None
+    assert planned(1e-9, 0.01, 1500, 1e-7, 68) is None or planned(1e-9, 0.01, 1500, 1e-7, 68).lattice.places < 50_000
+
+
+def test_angles_of_covers_are_those_of_triangles() -> None:
+    """A cell of one equilateral triangle: all distances are the square root of 3."""
+    third = pi / 3.0
+    gram = cover(4.0, Cell((third, third), (third, third)))
+    assert gram.own == pytest.approx(3.0)
+    assert gram.other == pytest.approx(3.0)
+    assert gram.inner == pytest.approx(1.5)
+    assert gram.own == pytest.approx(4.0 * sin(third) ** 2)
+    assert cos(third) == pytest.approx(0.5)
