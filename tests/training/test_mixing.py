@@ -118,6 +118,13 @@ def to_a_buffer_anew(model, x):
     return x
 
 
+def to_a_buffer_that_it_makes(model, x):
+    if not hasattr(model, "made"):
+        model.register_buffer("made", torch.zeros(SIZE))
+    model.made += x.detach().mean(dim=0)
+    return x
+
+
 def to_frozen_weights(model, x):
     model.frozen.weight.data[0] += x.detach().mean(dim=0)
     return x
@@ -130,7 +137,10 @@ def to_trained_weights(model, x):
 
 
 @pytest.mark.parametrize("mode", ["hooks", "ghost"])
-@pytest.mark.parametrize("change", [to_a_buffer_in_place, to_a_buffer_anew, to_frozen_weights, to_trained_weights])
+@pytest.mark.parametrize(
+    "change",
+    [to_a_buffer_in_place, to_a_buffer_anew, to_a_buffer_that_it_makes, to_frozen_weights, to_trained_weights],
+)
 def test_models_that_write_what_the_examples_are_are_refused(change, mode):
     with pytest.raises(UnsupportedError, match=r"writes what the examples of a batch are to the (buffer|parameter) '"):
         first_step(change, mode=mode)
@@ -139,6 +149,12 @@ def test_models_that_write_what_the_examples_are_are_refused(change, mode):
 def counted(model, x):
     model.seen += 1.0
     return x
+
+
+def cached(model, x):
+    if not hasattr(model, "places"):
+        model.register_buffer("places", torch.arange(SIZE) / SIZE)
+    return x + model.places
 
 
 def drawn(model, x):
@@ -162,7 +178,7 @@ def clamped(model, x):
     return x
 
 
-@pytest.mark.parametrize("change", [counted, drawn, clamped, dropped])
+@pytest.mark.parametrize("change", [counted, cached, drawn, clamped, dropped])
 def test_what_does_not_depend_on_the_examples_may_be_written_and_drawn(change, monkeypatch):
     model, released = first_step(change)
     left = model.seen.clone()

@@ -35,6 +35,7 @@ class Written:
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
         self.kept: dict[Key, tuple[torch.Tensor, torch.Tensor]] = {}
         self.sums: dict[Key, tuple[float, ...]] = {}
         for part in model.modules():
@@ -49,8 +50,16 @@ class Written:
                     self.sums[part, "parameter", name] = _sums(parameter)
 
     def undo(self) -> dict[Key, torch.Tensor | None]:
-        """Put back what was there, and return what stood in its place; None for frozen weights that were changed."""
-        changed: dict[Key, torch.Tensor | None] = {}
+        """Put back what was there, and return what stood in its place; None for frozen weights that were changed.
+
+        Buffers that a pass made stay, as the model may remember that it has them.
+        """
+        changed: dict[Key, torch.Tensor | None] = {
+            (part, "buffer", name): buffer.detach().clone()
+            for part in self.model.modules()
+            for name, buffer in part.named_buffers(recurse=False)
+            if (part, "buffer", name) not in self.kept
+        }
         for key, (tensor, copy) in self.kept.items():
             part, _, name = key
             now = getattr(part, name)

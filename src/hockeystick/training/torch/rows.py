@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from opacus.layers.dp_rnn import RNNLinear
+from torch.nn.parallel import DistributedDataParallel
 
 from hockeystick.errors import UnsupportedError
 from hockeystick.training.torch.dropout import without_dropout
@@ -44,12 +45,13 @@ def watch_rows(model: Any) -> None:
 def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> None:
     """Try a batch of so many examples without the last, and with all but one replaced, to compare what follows with."""
     inner = model._module
+    bare = inner.module if isinstance(inner, DistributedDataParallel) else inner  # which waits for other processes
     devices = sorted({p.device for p in inner.parameters() if p.device.type == "cuda"}, key=str)
 
     def outputs(change: Callable[[Any, int, int], Any]) -> list[torch.Tensor] | None:
         """Those of a changed batch; None where the model cannot have it."""
         with suppress(*FAILURES), trial(devices):
-            return tensors_in(inner(*change(inputs, examples, axis), **change(named, examples, axis)))
+            return tensors_in(bare(*change(inputs, examples, axis), **change(named, examples, axis)))
         return None
 
     state = Written(inner)
