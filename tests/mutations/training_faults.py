@@ -496,6 +496,13 @@ FAULTS = [
     ),
     (
         "training/record.py",
+        "if self.steps > sampler.steps:",
+        "if False:",
+        "a record of more steps than planned has the certificate of the plan",
+        f"{RECORD}::test_a_record_of_more_steps_than_planned_or_other_examples_is_refused",
+    ),
+    (
+        "training/record.py",
         "alike = alike and certified.sampler == self.mechanism.sampler.prefix(self.steps)",
         "pass",
         "a record takes a certificate of rarer batches for that of its own steps",

@@ -99,6 +99,17 @@ def test_a_record_that_was_sealed_again_with_another_certificate_is_refused(cert
             RunRecord.load(path)
 
 
+def test_a_record_of_more_steps_than_planned_or_other_examples_is_refused(certificate):
+    record = run_of().record(certificate)
+    with pytest.raises(InvalidInputError, match="'steps' field must be at most the 10 planned steps"):
+        RunRecord.parse(record.model_dump() | {"steps": 11})
+    mechanism = hs.Mechanism(sampler=hs.FixedSize(batch_size=5, num_examples=50, steps=2), noise_multiplier=2.0)
+    fixed = Run(mechanism, num_examples=50, shape=2, rng=np.random.default_rng(0)).record()
+    assert RunRecord.parse(fixed.model_dump()) == fixed
+    with pytest.raises(InvalidInputError, match="'num_examples' field must be the sampler's num_examples = 50"):
+        RunRecord.parse(fixed.model_dump() | {"num_examples": 500})
+
+
 def test_a_certificate_of_another_mechanism_is_refused():
     other = hs.certify(MECHANISM.with_noise(3.0), delta=1e-5)
     for allowed in (False, True):

@@ -163,6 +163,21 @@ class RunRecord(Extended):
     digest: str = ""
 
     @model_validator(mode="after")
+    def _executes_the_plan(self) -> Self:
+        sampler = self.mechanism.sampler
+        if self.steps > sampler.steps:
+            raise InvalidInputError(
+                f"The 'steps' field must be at most the {sampler.steps} planned steps. Got {self.steps} instead"
+            )
+        declared = getattr(sampler, "num_examples", None)
+        if declared not in (None, self.num_examples):
+            raise InvalidInputError(
+                f"The 'num_examples' field must be the sampler's num_examples = {declared}. "
+                f"Got {self.num_examples} instead"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _no_certificate_after_a_violation(self) -> Self:
         if self.certificate is not None and self.violations:
             raise InvalidInputError("The 'certificate' field must be left out, as a promise was violated")
