@@ -245,15 +245,11 @@ def test_coins_on_another_device_are_refused():
         optimizer.step_hook(optimizer)
 
 
-class Compared(torch.nn.Module):
+def compared(change):
     """A classifier of what ``change`` makes of a batch."""
-
-    def __init__(self, change):
-        super().__init__()
-        self.out, self.change = torch.nn.Linear(1, 2), change
-
-    def forward(self, x):
-        return self.out(self.change(x))
+    model = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Linear(1, 2))
+    model[0].forward = change
+    return model
 
 
 @pytest.mark.parametrize(
@@ -266,14 +262,15 @@ class Compared(torch.nn.Module):
 )
 def test_models_that_mix_examples_are_refused(change, says):
     """A mean over the batch, and as many positions as examples."""
-    model = Compared(change)
+    model = compared(change)
     data = TensorDataset(torch.randn(4, 1, generator=torch.Generator().manual_seed(0)), torch.zeros(4, dtype=int))
-    parts = made(DataLoader(data, batch_size=4), module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    _, private, optimizer, loader = made(DataLoader(data, batch_size=4), module=model, optimizer=sgd)
     if says:
         with pytest.raises(UnsupportedError, match=says):
-            trained(*parts[1:], 1)
+            trained(private, optimizer, loader, 1)
     else:
-        trained(*parts[1:], 1)
+        trained(private, optimizer, loader, 1)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -296,8 +293,8 @@ def test_an_example_that_makes_the_model_nan_is_caught(value):
 def test_a_large_number_is_clipped():
     x = torch.ones(4, 1)
     x[2] = 1e15
-    engine, *parts = made(DataLoader(TensorDataset(x, torch.zeros(4, dtype=int)), batch_size=4))
-    trained(*parts, 1)
+    engine, model, optimizer, loader = made(DataLoader(TensorDataset(x, torch.zeros(4, dtype=int)), batch_size=4))
+    trained(model, optimizer, loader, 1)
     assert engine.get_epsilon(1e-5) > 0.0
 
 
