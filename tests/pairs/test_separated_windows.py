@@ -11,6 +11,7 @@ from unit_oracle import EPSILONS, GRID_ERROR
 
 import hockeystick as hs
 from hockeystick import Direction, Side
+from hockeystick.accountants import separated_windows
 from hockeystick.accountants.monte_carlo import known_upper
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.errors import CannotCertifyError
@@ -108,6 +109,20 @@ def test_samples_do_not_contradict_it() -> None:
         below = ACCOUNTANTS["monte_carlo"].bound(pair, Side.LOWER, asked).delta(1.0)
         above = METHOD.bound(pair, Side.UPPER, SETTINGS).delta(1.0)
         assert 0.0 < below <= above < 10.0 * below
+
+
+def test_coarse_grids_link_windows_by_fewer_laws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take the second detail, whose bound is still a bound, and loses less than a percent beside the first."""
+    assert METHOD.example is not None
+    pair = METHOD.example()
+
+    def epsilon(nodes: int) -> float:
+        return METHOD.bound(pair, Side.UPPER, hs.Settings(hs.Resolution(nodes, 1e-5))).epsilon(1e-5)
+
+    coarse, fine = epsilon(24), epsilon(68)
+    monkeypatch.setattr(separated_windows, "COARSE_DETAILS", separated_windows.DETAILS)
+    linked_by_more = epsilon(24)
+    assert fine < linked_by_more < coarse < 1.01 * linked_by_more
 
 
 def test_a_whole_profile_is_as_good_as_one_delta() -> None:

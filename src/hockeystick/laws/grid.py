@@ -191,7 +191,8 @@ def _normal_quantiles(mass: Array) -> Array:
     share = nearer / total
     tail = ndtri(np.clip(share, 1e-300, 0.5))
     rare = share < 1e-300  # far laws know masses that are no doubles as a share of the whole
-    tail[rare] = ndtri_exp(np.log(np.maximum(nearer[rare], 1e-300)) - np.log(total))
+    if rare.any():
+        tail[rare] = ndtri_exp(np.log(np.maximum(nearer[rare], 1e-300)) - np.log(total))
     return np.maximum.accumulate(np.where(below < above, tail, -tail))
 
 

@@ -21,6 +21,7 @@ Everything is exact but for roundings, which are counted. Proofs: ``docs/theory/
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 from math import comb, factorial, inf, isqrt, log
 
@@ -182,11 +183,12 @@ def needs_gapless(bins: int, reach: int, largest: int) -> bool:
     return largest * reach >= bins
 
 
+@lru_cache(maxsize=4096)
 def chain_count(draws: int, reach: int, least: int, most: int) -> float:
     """How many sequences of ``draws - 1`` steps of 0..reach there are with a sum from ``least`` to ``most``."""
     ways = np.ones(1)
     for _ in range(draws - 1):
-        sums = np.cumsum(np.pad(ways, (0, reach)))
+        sums = np.cumsum(np.concatenate([ways, np.zeros(reach)]))
         sums[reach + 1 :] -= sums[: -reach - 1].copy()
         ways = sums[: most + 1]
     return float(np.maximum(ways[least:], 0.0).sum())

@@ -201,8 +201,8 @@ def _taylor(polynomial: Polynomial, places: Array) -> tuple[Array, Array]:
 
 def _padded(rows: tuple[Array, Array], size: int) -> tuple[Array, Array]:
     """One row of coefficients and of errors, with zeros up to ``size``."""
-    missing = ((0, 0), (0, size - rows[0].shape[1]))
-    return np.pad(rows[0], missing), np.pad(rows[1], missing)
+    missing = np.zeros((1, size - rows[0].shape[1]))
+    return np.concatenate([rows[0], missing], axis=1), np.concatenate([rows[1], missing], axis=1)
 
 
 def _quartered(left: Array, right: Array) -> Array:
