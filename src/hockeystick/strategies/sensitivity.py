@@ -10,7 +10,6 @@ from math import sqrt
 
 import numpy as np
 
-from hockeystick.compiling import kernel
 from hockeystick.errors import InvalidInputError
 from hockeystick.strategies.matrix.base import BLOCK, UNIT_ROUNDOFF, Array, StrategyMatrix
 
@@ -69,7 +68,7 @@ def min_separation(matrix: StrategyMatrix, min_sep: int) -> Sensitivity:
     min_sep = min(min_sep, matrix.steps)
     count = -(-matrix.steps // min_sep)
     if matrix.bands <= min_sep or count == 1:
-        best = _best_pattern(np.asarray(matrix.column_norms**2), min_sep)
+        best = float(_best_patterns(matrix.column_norms[None] ** 2, min_sep)[0])
         return Sensitivity(_up(best, matrix), exact=True)
     column = matrix.toeplitz_column
     if column is not None:
@@ -80,7 +79,7 @@ def min_separation(matrix: StrategyMatrix, min_sep: int) -> Sensitivity:
         majorant = np.maximum.accumulate(column[::-1])[::-1]
         total = _comb(majorant, min_sep, count)
         return Sensitivity(_up(float(total @ total), matrix), exact=False)
-    bound = _best_pattern(_best_rows(matrix, min_sep), min_sep)
+    bound = float(_best_patterns(_best_rows(matrix, min_sep)[None], min_sep)[0])
     attained = float((matrix.columns(np.arange(count) * min_sep).sum(axis=1) ** 2).sum())
     return Sensitivity(_up(bound, matrix), exact=bound <= attained * (1.0 + 4.0 * matrix.rounding))
 
@@ -130,24 +129,24 @@ def _best_rows(matrix: StrategyMatrix, min_sep: int) -> Array:
     best = np.empty(matrix.steps)
     for which in blocks:
         products = np.concatenate([matrix.columns(which).T @ matrix.columns(other) for other in blocks], axis=1)
-        for row, i in enumerate(which):
-            best[i] = _best_with(products[row], int(i), min_sep)
+        own = products[np.arange(which.size), which]
+        # The others of a pattern that holds i are at least ``min_sep`` away from it.
+        products[np.abs(which[:, None] - np.arange(matrix.steps)) < min_sep] = 0.0
+        best[which] = own + _best_patterns(products, min_sep)
     return best
 
 
-@kernel
-def _best_with(products: Array, place: int, min_sep: int) -> float:
-    """Largest sum over a pattern that holds ``place``: some of the others are on its left, the rest on its right."""
-    left = products[: max(place - min_sep + 1, 0)]
-    right = products[min(place + min_sep, products.size) :]
-    return float(products[place] + _best_pattern(left, min_sep) + _best_pattern(right, min_sep))
+def _best_patterns(rewards: Array, min_sep: int) -> Array:
+    """Largest sums of non-negative rewards, of each row, over places that are ``min_sep`` apart. O(places).
 
-
-@kernel
-def _best_pattern(rewards: Array, min_sep: int) -> float:
-    """Largest sum of non-negative rewards over places that are ``min_sep`` apart. O(places)."""
-    n = rewards.size
-    best = np.zeros(n + min_sep)
-    for i in range(n - 1, -1, -1):
-        best[i] = max(best[i + 1], rewards[i] + best[i + min_sep])
-    return float(best[0])
+    ``best[i] = max(best[i + 1], rewards[i] + best[i + min_sep])``, for ``min_sep`` places at a time: what comes after
+    these is known.
+    """
+    rows, n = rewards.shape
+    best = np.zeros((rows, n + min_sep))
+    for end in range(n, 0, -min_sep):
+        first = max(end - min_sep, 0)
+        taken = rewards[:, first:end] + best[:, first + min_sep : end + min_sep]
+        largest = np.maximum.accumulate(taken[:, ::-1], axis=1)[:, ::-1]
+        best[:, first:end] = np.maximum(largest, best[:, end : end + 1])
+    return best[:, 0]
