@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
-from hockeystick.sequences.moving_averages_kernels import extend
 
 LATTICE_ERROR = 1e-3
 """What a lattice may make densities differ by: a twentieth of a percent of epsilon at most."""
@@ -21,8 +20,6 @@ LARGEST_SPACING, SEARCHES = 0.7, 40
 """A lattice of this spacing has the mass and the tilted means of normal variables up to 1e-17."""
 SAME_BALL = 0.1
 """Standard deviations by which the balls of kept windows may be apart to count as one."""
-AT_ONCE = 8
-"""Balls between two looks at the clock."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +145,9 @@ def windows_of(chain: MovingAverages, lost: float, deadline: Deadline) -> Innova
     centers, squares = np.array([center for center, _ in balls]), np.array([radius**2 for _, radius in balls])
     places_of_line: Array = (h * line).astype(np.float64)
     first, last = np.full(n ** (d - 1), h * (side + 1)), np.full(n ** (d - 1), -h * (side + 1))
-    for some in range(0, len(balls), AT_ONCE):
+    for center, square in zip(centers, squares, strict=True):
         deadline.tick()
-        extend(places_of_line, centers[some : some + AT_ONCE], squares[some : some + AT_ONCE], first, last)
+        _extend(places_of_line, center, square, first, last)
     low, high = np.ceil(first / h).astype(np.int64), np.floor(last / h).astype(np.int64)
     rows = (low <= high).reshape(-1, n)
     ends = np.where(rows, line, -side - 1).max(axis=1)
@@ -166,6 +163,26 @@ def windows_of(chain: MovingAverages, lost: float, deadline: Deadline) -> Innova
     places = np.stack([index // n**s % n - side for s in range(d - 1)], axis=1)
     masses = h / sqrt(2.0 * pi) * np.exp(-0.5 * (h * places) ** 2)
     return InnovationWindows(h, places, newest, counts, begins, masses[:, 0].copy(), masses.prod(axis=1))
+
+
+def _extend(line: Array, center: Array, square: float, low: Array, high: Array) -> None:
+    """Extend intervals of the first coordinate so that they reach through a ball, for every place of the others.
+
+    Args:
+        line: shape (n,), what each of the other coordinates may be.
+        center: shape (d,), d at least 2.
+        square: of the radius.
+        low, high: shape (n ** (d - 1),), the intervals, which are changed; the second coordinate is the fastest.
+    """
+    left, box, radius = np.array(square), [], sqrt(square)  # what the other coordinates leave of the square
+    for place in center[:0:-1]:
+        near = slice(*np.searchsorted(line, [place - radius, place + radius]))
+        left = left[..., None] - (line[near] - place) ** 2
+        box.append(near)
+    half = np.where(left >= 0.0, np.sqrt(np.maximum(left, 0.0)), -np.inf)
+    for ends, end, further in ((low, center[0] - half, np.minimum), (high, center[0] + half, np.maximum)):
+        inside = ends.reshape((line.size,) * len(box))[tuple(box)]  # a view
+        further(inside, end, out=inside)
 
 
 def _balls(chain: MovingAverages, lost: float) -> list[tuple[Array, float]]:

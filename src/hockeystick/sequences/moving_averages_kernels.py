@@ -13,34 +13,6 @@ Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 
-@kernel
-def extend(line: Array, centers: Array, squares: Array, low: Array, high: Array) -> None:
-    """Extend intervals of the first coordinate so that they reach through balls, for every place of the others.
-
-    Args:
-        line: shape (n,), what each of the other coordinates may be.
-        centers, squares: shape (B, d) and (B,), centres and squared radii, d at least 2.
-        low, high: shape (n ** (d - 1),), the intervals, which are changed; the second coordinate is the fastest.
-
-    Cost: O(B n^(d - 1)).
-    """
-    n, d = line.size, centers.shape[1]
-    for row in range(low.size // n):
-        for ball in range(squares.size):
-            left, rest = squares[ball], row
-            for s in range(2, d):
-                left -= (line[rest % n] - centers[ball, s]) ** 2
-                rest //= n
-            if left < 0.0:
-                continue
-            for j in range(n):
-                squared = left - (line[j] - centers[ball, 1]) ** 2
-                if squared >= 0.0:
-                    half, place = np.sqrt(squared), row * n + j
-                    low[place] = min(low[place], centers[ball, 0] - half)
-                    high[place] = max(high[place], centers[ball, 0] + half)
-
-
 @kernel(fastmath={"contract", "reassoc"})
 def place_table(
     nodes: Array, stride: int, starts: Counts, factors: Array, newest: int, columns: int, natural: Array, table: Array
