@@ -104,4 +104,30 @@ def test_a_model_for_one_size_of_batches_trains():
             raise ValueError("six examples, please")
         return for_each_example(x)
 
-    first_step(words(5), six, 6)
+    with pytest.warns(UserWarning, match=r"no batch of 5 examples \(ValueError\), .* rows of 'places' are .* 'norms'"):
+        model, _ = first_step(words(5), six, 6)
+    assert model.calls == 2
+
+
+@pytest.mark.parametrize("places", [for_each_example, "six"])
+@pytest.mark.filterwarnings("ignore:The model takes no batch of 5 examples")
+def test_norms_are_checked_where_the_rows_of_all_layers_were_tried(places):
+    def six(x):
+        if len(x) != 6:
+            raise ValueError("six examples, please")
+        return for_each_example(x)
+
+    mechanism = hs.Mechanism(sampler=hs.Deterministic(bins=2), noise_multiplier=1.0)
+    engine = hs.torch.PrivacyEngine(mechanism)
+    model = Reader(5, six if places == "six" else places)
+    optimizer = torch.optim.SGD(model.places.parameters(), lr=0.0)
+    data = DataLoader(words(5))
+    model, optimizer, loader = engine.make_private(
+        module=model, optimizer=optimizer, data_loader=data, max_grad_norm=CLIP
+    )
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    record = engine.record()
+    assert "norms" in (record.asserted if places == "six" else record.checked)

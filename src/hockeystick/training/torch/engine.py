@@ -449,10 +449,10 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
     @property
     def also_checked(self) -> tuple[str, ...]:
         """What the optimizer checks; without the batches' sizes where workers or Opacus' batch manager hide them, and
-        without norms where ghost clipping computes gradients again after their norms.
+        without norms where ghost clipping rounds gradients after them, or layers' rows were not tried.
         """
         unseen = set() if self._optimizer.saw_batches else {"batches_in_step"}
-        if self._optimizer.ghost and not self.mechanism.exact:  # the second backward pass rounds by itself
+        if (self._optimizer.ghost and not self.mechanism.exact) or self._optimizer.untried:
             unseen |= {"norms"}
         return (
             *(name for name in CHECKED if name not in unseen),

@@ -87,8 +87,10 @@ class OnRun:
             )
         self._check_reductions()
         watch_other_steps(self)
+        self.untried: list[str] = []
+        """Layers of which the first batch could not tell whether their rows are those of the examples."""
         if isinstance(module, AbstractGradSampleModule) and not self.sharded:  # or processes would wait for each other
-            watch_rows(module)
+            self.untried = watch_rows(module)
 
     @property
     def trained(self) -> list[Any]:

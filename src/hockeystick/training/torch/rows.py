@@ -1,13 +1,14 @@
 """Whether the rows of layers are those of the examples, and theirs alone, tried before a first forward pass."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import torch
 from opacus.layers.dp_rnn import RNNLinear
 from torch.nn.parallel import DistributedDataParallel
 
+from hockeystick.calls import outside
 from hockeystick.errors import UnsupportedError
 from hockeystick.training.torch.dropout import without_dropout
 from hockeystick.training.torch.mixing import Replaced, Written, axes_of, check_written, tensors_in, trial
@@ -15,21 +16,27 @@ from hockeystick.training.torch.mixing import Replaced, Written, axes_of, check_
 FAILURES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
 """What a model may raise for another batch than it is made for."""
 
+MOST = 3
+"""Layers that a warning names."""
 
-def watch_rows(model: Any) -> None:
+
+def watch_rows(model: Any) -> list[str]:
     """Have a wrapped model raise UnsupportedError where a row is of something else than an example, or of several.
 
     The gradients of a layer with rows of positions are summed over the batch before any of them is clipped. Where there
     are as many positions as examples, the numbers of rows do not tell, and batches of a fixed size are like that in
     every step. So the first batch of several examples runs forward once more, without gradients and without its last
     example: rows that are still as many are not of the examples. And once more with all but one example replaced, which
-    must change nothing for that one, nor what the pass writes (:mod:`.mixing`). Errors of these two passes, as of
-    models for one size of batches, are let go.
+    must change nothing for that one, nor what the pass writes (:mod:`.mixing`). Where the first of these passes ends
+    with an error, as of a model for one size of batches, a warning names the layers that it did not come to, and
+    training goes on.
 
     Args:
         model: as Opacus wrapped it.
+
+    Returns: the names of these layers, once the first batch has run.
     """
-    axis = 0 if model.batch_first else 1
+    axis, untried = 0 if model.batch_first else 1, list[str]()
 
     def before(inner: torch.nn.Module, inputs: Any, named: Any) -> None:
         if not inner.training or not torch.is_grad_enabled():
@@ -37,32 +44,38 @@ def watch_rows(model: Any) -> None:
         examples = _examples([inputs, named], axis)
         if examples > 1:
             handle.remove()
-            _compare(model, inputs, named, examples, axis)
+            untried.extend(_compare(model, inputs, named, examples, axis))
 
     handle = model._module.register_forward_pre_hook(before, with_kwargs=True)
+    return untried
 
 
-def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> None:
-    """Try a batch of so many examples without the last, and with all but one replaced, to compare what follows with."""
+def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> list[str]:
+    """Try a batch of so many examples without the last, and with all but one replaced, to compare what follows with.
+
+    Returns: the layers that the first of these did not come to.
+    """
     inner = model._module
     bare = inner.module if isinstance(inner, DistributedDataParallel) else inner  # which waits for other processes
     devices = sorted({p.device for p in inner.parameters() if p.device.type == "cuda"}, key=str)
 
     def outputs(change: Callable[[Any, int, int], Any]) -> list[torch.Tensor] | None:
         """Those of a changed batch; None where the model cannot have it."""
-        with suppress(*FAILURES), trial(devices):
-            return tensors_in(bare(*change(inputs, examples, axis), **change(named, examples, axis)))
-        return None
+        try:
+            with trial(devices):
+                return tensors_in(bare(*change(inputs, examples, axis), **change(named, examples, axis)))
+        except FAILURES:
+            return None
 
     state = Written(inner)
     try:
         others = outputs(_alike)
         written = state.undo()
-        fewer = _check_rows(model, lambda: outputs(_fewer), examples, axis)
+        fewer, untried = _check_rows(model, lambda: outputs(_fewer), examples, axis)
     finally:
         state.undo()
     if others is None:
-        return
+        return untried
     replaced = Replaced(others, examples)
 
     def after(inner: Any, given: Any, output: Any) -> None:
@@ -84,15 +97,21 @@ def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> N
             )
 
     handle = inner.register_forward_hook(after)
+    return untried
 
 
 def _check_rows(
     model: Any, run: Callable[[], list[torch.Tensor] | None], before: int, axis: int
-) -> list[torch.Tensor] | None:
-    """Run a model on one example less than ``before``; raise for a layer that has that many rows all the same."""
-    inner, still = model._module, []
+) -> tuple[list[torch.Tensor] | None, list[str]]:
+    """Run a model on one example less than ``before``; raise for a layer that has that many rows all the same.
+
+    Returns: the outputs, or None; and the layers that the model did not come to because it raised an error, of which a
+        warning tells.
+    """
+    inner, still, seen = model._module, [], set[str]()
 
     def see(name: str, given: Any) -> None:
+        seen.add(name)
         rows = [part.shape[axis] for part in given if isinstance(part, torch.Tensor) and part.dim() > axis]
         if rows and set(rows) == {before}:
             still.append(name)
@@ -116,7 +135,21 @@ def _check_rows(
             "are not examples and its gradient cannot be clipped per example; the first dimension of what every layer "
             "gets must be that of the examples, position ids included."
         )
-    return outputs
+    untried = [] if outputs is not None else [names[layer] for layer in layers if names[layer] not in seen]
+    if untried:
+        warnings.warn(
+            f"The model takes no batch of {before - 1} examples, so whether the rows of "
+            f"{_listed(untried)} are those of the examples was not tried, and records have the promise 'norms' as "
+            "asserted, not as checked; see that the first dimension of what they get is that of the examples.",
+            stacklevel=outside(),
+        )
+    return outputs, untried
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first of some layers, and how many others there are."""
+    more = f" and {len(names) - MOST} others" if len(names) > MOST else ""
+    return f"{', '.join(map(repr, names[:MOST]))}{more}"
 
 
 def _examples(given: Any, axis: int) -> int:
