@@ -172,6 +172,18 @@ def of_training() -> list[Callable[..., Any]]:
     return [hs.training.Run.__init__, hs.Poisson.batches, hs.MultiAttribution.batches]
 
 
+def of_files_and_bounds() -> list[Callable[..., Any]]:
+    """Methods that most scripts call."""
+    loads: list[Callable[..., Any]] = [
+        hs.Plan.load,
+        hs.Phases.load,
+        hs.Composition.load,
+        hs.Attribution.from_pairs,
+        hs.Attribution.from_csr,
+    ]
+    return [*loads, hs.Certificate.save, hs.Composition.save, hs.Bound.epsilon, hs.Bound.delta, hs.Mechanism.with_noise]
+
+
 def of_torch() -> list[Callable[..., Any]]:
     """Those for Opacus, without ``make_private_with_epsilon``, whose example leaves the rest to ``make_private``."""
     pytest.importorskip("opacus")
@@ -184,7 +196,7 @@ def of_torch() -> list[Callable[..., Any]]:
         hs.torch.OnDevice,
         hs.torch.ScaledAdam,
     ]
-    made = [kind.__init__ for kind in kinds]
+    made: list[Callable[..., Any]] = [kind.__init__ for kind in kinds]
     return [engine.__init__, engine.make_private, engine.get_epsilon, hs.torch.Noise.of, *made]
 
 
@@ -209,7 +221,7 @@ def of_flower() -> list[Callable[..., Any]]:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("methods", [of_training, of_torch, of_huggingface, of_jax, of_flower])
+@pytest.mark.parametrize("methods", [of_files_and_bounds, of_training, of_torch, of_huggingface, of_jax, of_flower])
 def test_methods_say_calls_that_fit_them(methods: Callable[[], list[Callable[..., Any]]]) -> None:
     for method in methods():
         whole = inspect.signature(method)
@@ -245,6 +257,21 @@ def test_a_name_that_is_not_there_is_answered_with_the_one_that_is_meant(name: s
     with pytest.raises(AttributeError) as raised:
         getattr(hs, name)
     assert str(raised.value) == f"module 'hockeystick' has no attribute {name!r} (did you mean 'hockeystick.{meant}'?)"
+
+
+def test_a_seed_in_place_of_a_generator() -> None:
+    said = refusal(hs.noise.stream, None, (3,), seed=0)
+    assert said.startswith("The 'seed' argument is not known here (did you mean 'rng'?)")
+
+
+def test_files_in_place_of_what_they_hold() -> None:
+    assert refusal(hs.Certificate.load).startswith(
+        "The 'path' argument has to be given; for example: hs.Certificate.load("
+    )
+    with pytest.raises(InvalidInputError, match=r"Got 'plan\.toml' instead; hs\.Plan\.load reads a file\.$"):
+        hs.recommend("plan.toml")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=r"must be a table of fields\. Got 3 instead\.$"):
+        hs.Phases.parse(3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any, Protocol, overload, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from hockeystick.calls import made_by
+from hockeystick.calls import called, made_by
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.profile import MAX_EPSILON, each, smallest_epsilon
 from hockeystick.laws.profile import Profile as Profile
@@ -166,6 +166,7 @@ class Bound:
     def delta(self, epsilon: float) -> float: ...
     @overload
     def delta(self, epsilon: Numbers) -> NDArray[np.float64]: ...
+    @called("bound.delta(2.0)")
     def delta(self, epsilon: float | Numbers) -> float | NDArray[np.float64]:
         """delta at ``epsilon`` >= 0, in [0, 1], on the side of the bound; for an array, an array of its shape.
 
@@ -207,6 +208,7 @@ class Bound:
     def epsilon(self, delta: float, near: float | None = None) -> float: ...
     @overload
     def epsilon(self, delta: Numbers, near: float | None = None) -> NDArray[np.float64]: ...
+    @called("bound.epsilon(1e-5)")
     def epsilon(self, delta: float | Numbers, near: float | None = None) -> float | NDArray[np.float64]:
         """The epsilon at which the profile reaches ``delta``, on the side of the bound; for an array, an array.
 

@@ -15,6 +15,8 @@ T = TypeVar("T")
 OTHER_ARGUMENTS = {
     "accountant": "method",
     "eps": "epsilon",
+    "random_state": "rng",
+    "seed": "rng",
     "settings": "monte_carlo",
     "target_delta": "delta",
     "target_epsilon": "epsilon",

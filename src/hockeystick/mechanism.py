@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.samplers import Sampler
 from hockeystick.spec import Count, NoiseMultiplier, Spec
@@ -162,6 +163,7 @@ class Mechanism(UnitOwner):
             )
         return self.noise_multiplier
 
+    @called("run.with_noise(1.0)")
     def with_noise(self, noise_multiplier: float) -> "Mechanism":
         """The same mechanism with this noise multiplier."""
         return Mechanism(

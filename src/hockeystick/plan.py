@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.files import json_object, parse_toml, read_small_file
 from hockeystick.mechanism import Mechanism, UnitOwner
@@ -120,6 +121,7 @@ class Plan(UnitOwner):
         return self
 
     @classmethod
+    @called('hs.Plan.load("plan.toml")')
     def load(cls, path: str | Path) -> Self:
         """Read a plan from a TOML or JSON file (by its suffix; TOML for any other).
 

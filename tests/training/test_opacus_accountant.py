@@ -257,7 +257,7 @@ def compared(change):
     [
         (lambda x: x - x.mean(dim=0), "changes when the others of a batch"),
         (lambda x: torch.ones(x.shape[0], 1), ""),
-        (lambda x: torch.ones(4, 1), "rows for"),
+        (lambda x: torch.ones(4, 1), "rows both for"),
     ],
 )
 def test_models_that_mix_examples_are_refused(change, says):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from hockeystick.bounds import Question
+from hockeystick.calls import called
 from hockeystick.certificate.parts import Accuracy, Bits, Bounded, CutOff, ForeignNoise, Interval, Methods
 from hockeystick.certificate.text import exact, generator_text, interval_text, number
 from hockeystick.claim import MonteCarloClaim, Statement
@@ -130,6 +131,7 @@ class CertificateBase(Spec):
         """SHA-256 over the canonical JSON of everything but the digest."""
         return hashlib.sha256(json.dumps(self.hashed(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
+    @called('certificate.save("model.certificate.json")')
     def save(self, path: str | Path) -> None:
         """Write the certificate as JSON, whole or not at all, and beside it the file of its matrix, if it needs one."""
         self.mechanism.write_companion(path)

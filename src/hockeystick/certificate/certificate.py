@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from hockeystick.calls import called
 from hockeystick.certificate.base import CertificateBase
 from hockeystick.certificate.format_1 import FORMAT_1, CertificateOfFormat1
 from hockeystick.certificate.parts import (
@@ -142,6 +143,7 @@ class Certificate(Extended, CertificateBase):
         return {name: content[name] for name in READING_ORDER if name in content}
 
     @staticmethod
+    @called('hs.Certificate.load("model.certificate.json")')
     def load(path: str | Path) -> "Certificate | CertificateOfFormat1":
         """Read a certificate of any format and check its digest.
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from hockeystick.bounds import Question
+from hockeystick.calls import called
 from hockeystick.certificate import Accuracy, AnyCertificate, Interval, exact, interval_text, number
 from hockeystick.certificate.parts import Bounded, Origin
 from hockeystick.claim import FailureProbability, Statement
@@ -106,6 +107,7 @@ class DerivedClaim(Spec):
         if self.digest != self.content_digest():
             raise VerificationError(f"The {self.what} was altered: its digest does not match its content.")
 
+    @called('claim.save("claim.json")')
     def save(self, path: str | Path) -> None:
         """Write the claim as JSON, whole or not at all, and the files of matrices, where it needs some, beside it."""
         for certificate in self.certificates:
@@ -125,6 +127,7 @@ class DerivedClaim(Spec):
         return super().parse_json(document, name)
 
     @classmethod
+    @called('hs.Composition.load("claim.json")')
     def load(cls, path: str | Path) -> Self:
         """Read a claim and check its digests.
 

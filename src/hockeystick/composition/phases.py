@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hockeystick.calls import made_by
+from hockeystick.calls import called, made_by
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.files import parse_toml, read_small_file
 from hockeystick.mechanism import Mechanism
@@ -38,6 +38,7 @@ class Phases:
     target: Target
 
     @classmethod
+    @called('hs.Phases.load("plan.toml")')
     def load(cls, path: str | Path) -> "Phases":
         """Read a TOML file; one without ``[[phase]]`` tables is a plan of one phase.
 
@@ -52,7 +53,7 @@ class Phases:
 
         Raises: InvalidInputError naming the phase and the field.
         """
-        if "phase" not in values:
+        if not isinstance(values, Mapping) or "phase" not in values:
             plan = Plan.parse(values)
             return cls((plan,), plan.target)
         tables, shared = values["phase"], values.get("data", {})

@@ -17,7 +17,7 @@ from hockeystick.errors import (
     UnsupportedError,
     shortened,
 )
-from hockeystick.plan import Plan, Target
+from hockeystick.plan import Plan, Target, instead_of
 from hockeystick.recommendation.candidates import Candidate, Family, Limits, families, normalised, singles
 from hockeystick.recommendation.estimate import Estimate, estimate
 from hockeystick.recommendation.open_plan import OpenPlan
@@ -456,7 +456,7 @@ def of_plan(
     Raises: InvalidInputError where there is none, and for anything but a plan.
     """
     if not isinstance(plan, Plan):
-        raise InvalidInputError(f"The 'plan' argument must be a Plan. Got {shortened(plan)} instead.")
+        raise InvalidInputError(f"The 'plan' argument must be a Plan. Got {shortened(plan)} instead{instead_of(plan)}.")
     values = {
         "epsilon": plan.target.epsilon if epsilon is None else epsilon,
         "delta": plan.target.delta if delta is None else delta,

@@ -40,6 +40,7 @@ class Attribution:
     num_users: int
 
     @classmethod
+    @called("hs.Attribution.from_pairs(users=[0, 0, 1], examples=[0, 1, 1])")
     def from_pairs(
         cls, users: ArrayLike, examples: ArrayLike, *, num_users: int | None = None, num_examples: int | None = None
     ) -> Self:
@@ -80,6 +81,7 @@ class Attribution:
         return cls(offsets, narrow, user_count)
 
     @classmethod
+    @called("hs.Attribution.from_csr(offsets=[0, 1, 3], users=[0, 0, 1])")
     def from_csr(cls, offsets: ArrayLike, users: ArrayLike, *, num_users: int | None = None) -> Self:
         """The graph in which ``users[offsets[e] : offsets[e + 1]]`` are the users of example e, in any order.
 
