@@ -317,8 +317,8 @@ FAULTS = [
     ),
     (
         S + "cli/interruption.py",
-        " or frame.f_code is _repeat.__code__:",
-        ":",
+        "if frame.f_code is _repeat.__code__:",
+        "if False:",
         "loses a Ctrl-C that comes while one is to be repeated",
         "tests/cli/test_interruption.py::test_an_interruption_that_comes_while_one_is_to_be_repeated",
     ),
