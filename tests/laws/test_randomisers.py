@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import hockeystick as hs
 from hockeystick.errors import InvalidInputError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import FAR, Law, in_units
@@ -235,6 +236,88 @@ def test_epochs_of_laplace_answers_against_an_independent_mean() -> None:
             assert law_delta(lower, epsilon, direction) <= delta * 1.001 + 1e-5
             assert law_delta(upper, epsilon, direction) >= delta * 0.999 - 1e-5
             assert law_delta(upper, epsilon, direction) <= delta * 1.003 + 2e-5
+
+
+@pytest.mark.parametrize(
+    ("steps", "visits", "theirs"),
+    [
+        (10, 1, (0.08153025, 0.05476204, 0.01256138)),
+        (100, 1, (0.00771431, 0.00083772, 2.3348131e-08)),
+        (100, 4, (0.11026672, 0.07879352, 0.02269434)),
+    ],
+)
+def test_laplace_answers_beside_feldman_and_shenfeld(steps: int, visits: int, theirs: tuple[float, ...]) -> None:
+    """Their package PLD_accounting 2.0 says delta at epsilon .1, .2 and .5, from above, on intervals of 2e-4.
+
+    ``general_allocation_delta``, both realizations ``laplace_distribution(scale=1, value_discretization=2e-4)``, with
+    ``loss_discretization=2e-4`` and the geometric convolution; rounded up. Its k visits are of blocks, as ours are.
+    """
+    upper, lower = (
+        allocated(laplace_law(1.0, side, FINE), steps, FINE, participations=visits) for side in UPPER_AND_LOWER
+    )
+    for epsilon, delta in zip((0.1, 0.2, 0.5), theirs, strict=True):
+        above, below = (max(law_delta(law, epsilon, direction) for direction in Direction) for law in (upper, lower))
+        assert 0.95 * delta <= below <= above <= delta
+
+
+@pytest.mark.parametrize(
+    ("steps", "visits", "theirs"),
+    [
+        (10, 1, (0.09975479, 0.06650945, 0.01840297)),
+        (100, 1, (0.01128459, 0.00189967, 6.4806324e-07)),
+        (100, 4, (0.13226968, 0.09988256, 0.03627199)),
+    ],
+)
+def test_randomised_response_beside_feldman_and_shenfeld(steps: int, visits: int, theirs: tuple[float, ...]) -> None:
+    """As for Laplace answers, on intervals of 1e-3; the realizations are dp_accounting's randomised response.
+
+    Ours is exact, so theirs, from above, is above both sides.
+    """
+    for side in UPPER_AND_LOWER:
+        law = allocated(pure_law(1.0, side), steps, FINE, participations=visits)
+        for epsilon, delta in zip((0.1, 0.2, 0.5), theirs, strict=True):
+            assert 0.85 * delta <= max(law_delta(law, epsilon, direction) for direction in Direction) <= delta
+
+
+@pytest.mark.parametrize(
+    ("sigma", "lower", "upper"),
+    [
+        (1.0, 0.1684684, 0.1749325),
+        (4.0 / 3.0, 0.0980895, 0.1045350),
+        (2.0, 0.0560390, 0.0624727),
+        (3.0, 0.0336453, 0.0401607),
+        (4.0, 0.0235238, 0.0299444),
+    ],
+)
+def test_figure_1_of_feldman_and_shenfeld(sigma: float, lower: float, upper: float) -> None:
+    """Epsilon of 1 of 1,000 Gaussian steps at delta 1e-6, as their code says: an interval that ours is within.
+
+    Feldman and Shenfeld 2026, Figure 1; the numbers are of a repetition with the authors' code, its table
+    ``figure_1_comparison.csv`` (icml26-repro-HDBpda5Vih-privacy-loss-accounting).
+    """
+    run = hs.Mechanism(sampler=hs.RandomAllocation(bins=1_000), noise_multiplier=sigma)
+    ours = hs.certify(run, delta=1e-6).bounds
+    assert ours.lower is not None
+    assert lower <= ours.lower <= ours.upper <= upper
+    assert ours.upper <= ours.lower * (1.0 + 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "allocation", "poisson"), [(1.0, 0.8899411, 0.8918294), (0.1, 1.8657261, 1.9387646)]
+)
+def test_noise_of_the_bernoulli_means_of_feldman_and_shenfeld(
+    epsilon: float, allocation: float, poisson: float
+) -> None:
+    """Noise for 1 of 1,000 steps at delta 1e-10 that their code, and dp_accounting for Poisson, find to be enough.
+
+    Feldman and Shenfeld 2026, the experiment with Bernoulli means, from the same repetition: ``privacy_noise.csv``.
+    """
+    for sampler, enough in (
+        (hs.RandomAllocation(bins=1_000), allocation),
+        (hs.Poisson(sampling_prob=1e-3, steps=1_000), poisson),
+    ):
+        noise = hs.calibrate(hs.Mechanism(sampler=sampler), epsilon=epsilon, delta=1e-10).sigma
+        assert 0.994 * enough <= noise <= 1.0002 * enough
 
 
 def test_what_cannot_be_is_one_sentence() -> None:
