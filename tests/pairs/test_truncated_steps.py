@@ -325,3 +325,10 @@ def test_a_cut_three_deviations_above_the_mean_costs_privacy() -> None:
     """Of examples that are never cut, epsilon is below 2: the bound without a cap is false for these batches."""
     lower, upper = billions_of_sequences(520_159)
     assert 1.4 * 2.0 <= lower <= upper <= 2.0 * lower
+
+
+@pytest.mark.parametrize(("cap", "cost"), [(520_159, 0.915), (518_720, 2.61), (518_000, 3.29)])
+def test_what_a_cut_costs_is_proved(cap: int, cost: float) -> None:
+    """At three, one and no standard deviations above the mean: what docs/theory/truncated-steps.md says."""
+    plain = Mechanism(sampler=Poisson(sampling_prob=518_000 / 12_700_000_000, steps=100_000), noise_multiplier=0.6)
+    assert billions_of_sequences(cap)[0] - bound(plain, "direct").epsilon(1.1e-10) >= cost
