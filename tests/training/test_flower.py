@@ -263,6 +263,18 @@ def test_strange_answers_are_zeros_or_left_out() -> None:
     np.testing.assert_allclose(numbers(result.arrays), by_hand(plan, nodes, towards, absent=[1, 2, 3, 5]), rtol=1e-12)
 
 
+def test_a_client_that_changes_nothing_counts_as_zeros() -> None:
+    """Flower's own clipping divides by the length of its update."""
+    nodes = [1, 2, 3]
+    plan = hs.Mechanism(sampler=hs.Deterministic(bins=1, epochs=2), noise_multiplier=2.0)
+
+    def update(node: int, flat: np.ndarray) -> np.ndarray:
+        return np.zeros(flat.size) if node == 2 else towards(node, flat)
+
+    result = strategy(plan, clients=nodes).start(Room(nodes, update), model())
+    np.testing.assert_allclose(numbers(result.arrays), by_hand(plan, nodes, towards, absent=[2]), rtol=1e-12)
+
+
 def test_a_client_that_writes_into_what_it_got_changes_its_own_update_alone() -> None:
     """Client apps in one process may have got the server's own arrays."""
 
