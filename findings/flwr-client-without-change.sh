@@ -3,8 +3,8 @@
 # Happens: the factor is min(1, norm / length), and a length of 0 raises a ZeroDivisionError. On the server it ends the
 # round for everybody; behind LocalDpMod it ends that client's answer, before noise is added.
 # Truth inside: a sum of zeros is 0; the same round with an update of 1e-12 is clipped and gets its noise.
-# Who is hurt: rounds with a client whose labels are all alike already, or that has no data to train on. Whether the round
-# has a model depends on that client's data alone, at any noise multiplier.
+# Who is hurt: rounds with a client that has no data to train on, or whose gradients are 0. Whether the round has a model
+# depends on that client's data alone, at any noise multiplier.
 # Version: flwr 1.42.0. Source: flwr/supercore/differential_privacy.py, clip_inputs_inplace; called by
 # server/strategy/dp_fixed_clipping.py, aggregate_fit, by serverapp/strategy and by clientapp/mod.
 set -euo pipefail

@@ -139,6 +139,23 @@ def test_twenty_rounds_and_their_certificate(clients: int, tmp_path: Any) -> Non
 
 
 @pytest.mark.parametrize(
+    "sampler",
+    [hs.FixedSize(batch_size=5, num_examples=20, steps=200), hs.Poisson(sampling_prob=0.25, steps=200)],
+    ids=["fixed_size", "poisson"],
+)
+def test_the_nodes_that_are_asked_have_the_law_of_the_plan(sampler: hs.samplers.Sampler) -> None:
+    """The audit refutes a right law with probability 1e-6 at most; a loop over the nodes in order is refuted."""
+    nodes = list(range(1, 21))
+    room = Room(nodes, towards)
+    strategy(mechanism(sampler), clients=nodes).start(room, model())
+    asked = [[node - 1 for node in round_] for round_ in room.asked[::2]]  # between rounds nobody evaluates
+    in_turn = [[(5 * round_ + place) % 20 for place in range(5)] for round_ in range(200)]
+    for batches, refuted in ((asked, False), (in_turn, True)):
+        verdict = hs.audit.sampler(batches, sampler, num_examples=20, level=1e-6)
+        assert verdict.refuted == refuted
+
+
+@pytest.mark.parametrize(
     "plan",
     [
         mechanism(hs.FixedSize(batch_size=3, num_examples=6, steps=8)),
