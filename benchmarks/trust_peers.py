@@ -90,6 +90,18 @@ def pld_accounting(steps: int) -> Callable[[float], Bounds]:
     return bounds
 
 
+def pld_accounting_range(steps: int) -> Callable[[float], Bounds]:
+    """The bounds of the same run by the function that chooses its grid itself."""
+    from PLD_accounting import gaussian_allocation_epsilon_range
+
+    def bounds(delta: float) -> Bounds:
+        sigma = math.sqrt(steps)
+        upper, lower = gaussian_allocation_epsilon_range(delta=delta, sigma=sigma, num_steps=1, num_epochs=steps)
+        return float(lower), float(upper)
+
+    return bounds
+
+
 def opake(steps: int) -> Callable[[float], Bounds]:
     """The upper bound of the Gaussian mechanism, composed, at the defaults."""
     from opake.dpsgd.accounting import gaussian
@@ -104,6 +116,7 @@ PEERS = {
     "Opacus": opacus,
     "prv-accountant": prv_accountant,
     "PLD-accounting": pld_accounting,
+    "PLD-accounting-range": pld_accounting_range,
 }
 
 
