@@ -14,6 +14,7 @@ from hockeystick import Direction, Side
 from hockeystick.accountants import separated_windows
 from hockeystick.accountants.monte_carlo import known_upper
 from hockeystick.accountants.registry import ACCOUNTANTS
+from hockeystick.accountants.separated_windows import chains
 from hockeystick.errors import CannotCertifyError
 from hockeystick.mechanism import Unit
 from hockeystick.pairs.registry import dominating_pair
@@ -352,3 +353,22 @@ def test_windows_of_all_participations_are_left_out_where_they_were_looser(
     if bands == 4 and beaten:
         of_each = [hs.bound(run, method=name).epsilon(1e-5) for name in ("separated_windows", "participation_windows")]
         assert of_each[0] < of_each[1]
+
+
+def test_shapes_do_not_depend_on_the_noises_that_were_asked_before() -> None:
+    """Else a certificate would not verify. Two of these noises share a level, from both sides of one with a shape."""
+
+    def shapes(noises: tuple[float, ...]) -> dict[float, list[bytes]]:
+        matrix = ToeplitzMatrix(np.array([1.0, 0.5, 0.375]), 20)
+        longest = float(matrix.max_column_norm)
+        fields: dict[str, Any] = {"min_sep": 3, "participation_prob": 0.1, "warm_start": True}
+        pairs = [RenewalMixture(noise_multiplier=noise * longest, matrix=matrix, **fields) for noise in noises]
+        return {
+            noise: [chain.products.tobytes() for chain in chains(pair, hs.Deadline())]
+            for noise, pair in zip(noises, pairs, strict=True)
+        }
+
+    noises = (1.35, 1.45, 2.9, 4.1)
+    forwards, backwards = shapes(noises), shapes(noises[::-1])
+    assert forwards == backwards
+    assert forwards[1.35] == forwards[1.45]

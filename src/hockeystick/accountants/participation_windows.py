@@ -11,6 +11,7 @@ Proof: docs/theory/poisson-windows.md. Errs upward in both directions, for any C
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import log2
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -39,6 +40,8 @@ SIZES = (256, 64, 16)
 """Steps of a window; the best of them is taken. Shorter ones than one that is worse are not tried."""
 WORSE = 1.005
 """Times the best second moment, at the noise for which shapes are chosen."""
+CLOSE = 1.25
+"""Times the best second moment up to which windows are compared by coarse laws."""
 DENSE = 0.1
 """The share of entries that are not zero from which on inner products are computed by dense algebra."""
 MOST_WORK = 1e10
@@ -53,6 +56,13 @@ RAREST = 1e-15
 
 _KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float, int], list[DominatingWindows]]]" = WeakKeyDictionary()
 """Shapes are for noises a factor 2 apart, so that searches need few; by groups, chance and the noise's octave."""
+
+PER_OCTAVE = 2
+"""Levels of noise in an octave at which windows are compared."""
+_CHOSEN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float, float, float], DominatingWindows]]" = (
+    WeakKeyDictionary()
+)
+"""By groups, chance, level of noise and delta."""
 
 
 def windows_above(pair: SubsetMixture, settings: Settings) -> "list[DominatingWindows]":
@@ -103,11 +113,39 @@ def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequence[Law]:
 
 def _law(pair: SubsetMixture, settings: Settings) -> Law:
     """The law of all windows; raises UnsupportedError where the noise is too low."""
+    return _law_of(_best(pair, settings), pair, settings)
+
+
+def _best(pair: SubsetMixture, settings: Settings) -> "DominatingWindows":
+    """The windows that reveal least; of those that are close, the ones that coarse laws find best."""
+    from hockeystick.windows.windows import COARSE_NODES_PER_UNIT, reach
+
+    resolution, candidates = settings.resolution, windows_above(pair, settings)
+    about = replace(pair, noise_multiplier=2.0 ** (round(PER_OCTAVE * log2(pair.noise_multiplier)) / PER_OCTAVE))
+    key = (pair.groups, pair.sampling_prob, about.noise_multiplier, resolution.smallest_delta)
+    chosen = _CHOSEN.setdefault(pair.matrix, {})
+    if key not in chosen:
+        moments = [windows.second_moment(about.noise_multiplier, pair.sampling_prob) for windows in candidates]
+        most = CLOSE * min(moments)
+        close = [windows for windows, moment in zip(candidates, moments, strict=True) if moment <= most]
+        coarse = replace(settings, resolution=replace(resolution, nodes_per_unit=COARSE_NODES_PER_UNIT))
+
+        def looseness(windows: "DominatingWindows") -> float:
+            try:
+                return reach(_law_of(windows, about, coarse), resolution.smallest_delta)
+            except UnsupportedError:
+                return float("inf")
+
+        chosen[key] = min(close, key=looseness) if len(close) > 1 else close[0]
+    return chosen[key]
+
+
+def _law_of(windows: "DominatingWindows", pair: SubsetMixture, settings: Settings) -> Law:
+    """The law of these windows; raises UnsupportedError where the noise is too low."""
     from hockeystick.windows.participation_chains import window_laws
 
     sigma, prob = pair.noise_multiplier, pair.sampling_prob
     resolution, deadline = settings.resolution, settings.deadline
-    windows = min(windows_above(pair, settings), key=lambda candidate: candidate.second_moment(sigma, prob))
     longest = float(windows.chain.scales.max()) * float(np.sqrt(windows.levels.max()))
     if not longest <= LONGEST_COLUMN * sigma:
         raise UnsupportedError(

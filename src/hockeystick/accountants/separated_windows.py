@@ -14,7 +14,8 @@ from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
-from typing import TYPE_CHECKING
+from math import log2
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -46,10 +47,14 @@ MOST_WORK = 2e8
 """Entries of the factorisation of all steps, times its bandwidth."""
 LONGEST_COLUMN = 6.0
 """Standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
+ALIKE, CLOSE = 1.001, 1.05
+"""Times the least variance between which chains for linked windows are compared with its chain by coarse laws."""
 RAREST = 1e-15
 """With a smaller chance of taking part, ratios differ from 1 by little more than a rounding, or not at all."""
 NOISES = (0.7, 1.4, 4.0)
-"""Levels of noise, over the longest column, for which shapes are fitted; of two around a noise the better is taken."""
+"""Levels of noise, over the longest column, for which shapes are fitted; those of the two around a noise are used."""
+PER_OCTAVE = 2
+"""Levels of noise in an octave, to the nearest of which the better of those two shapes is fitted again."""
 DETAILS = (
     (8, (0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0)),
     (4, (0.0, 0.35, 0.65, 0.85, 1.0)),
@@ -69,8 +74,8 @@ LEAST_ABSENT = 1e-3
 SMALLEST_ABSENT = 1e-200
 """The least chance of no participation in a single window: a smaller one is near the end of the range of doubles."""
 
-_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float, float], DominatingChain]]" = WeakKeyDictionary()
-"""Searches over the noise need each chain once; by steps of a window, chance, and the level that it is fitted to."""
+_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[Any, ...], DominatingChain]]" = WeakKeyDictionary()
+"""Searches over the noise need each chain once; by steps of a window, coins, level of noise, and what it is for."""
 
 
 def window_size(pair: Renewal) -> int:
@@ -83,25 +88,74 @@ def _bandwidth(pair: Renewal) -> int:
 
 
 def chains(pair: Renewal, deadline: Deadline) -> "list[DominatingChain]":
-    """Chains that dominate the columns of C, fitted to the levels of noise around that of the pair."""
-    from hockeystick.windows.dominating_chain import dominating_chain, gram_band
+    """Chains that dominate the columns of C: for two levels of noise and, from the better, for that of the pair."""
+    from hockeystick.windows.dominating_chain import dominating_chain, gram_band, polished
 
-    size, prob, matrix = window_size(pair), pair.participation_prob, pair.matrix
-    known = _KNOWN.setdefault(matrix, {})
-    longest = float(matrix.max_column_norm)
-    place = bisect(NOISES, pair.noise_multiplier / longest)
-    around = NOISES[max(place - 1, 0) : place + 1]
-    missing = [noise for noise in around if (size, prob, noise) not in known]
-    if missing:
+    size, matrix, coins = window_size(pair), pair.matrix, coins_of(pair)
+    known, longest, own = _KNOWN.setdefault(matrix, {}), float(matrix.max_column_norm), _level(pair)
+    place = min(max(bisect(NOISES, own), 1), len(NOISES) - 1)
+    wanted = [(size, coins, level, False) for level in NOISES[place - 1 : place + 1]] + [(size, coins, own, True)]
+    if wanted[-1] not in known:
         gram = gram_band(band_of(matrix), _bandwidth(pair))
         rounding = 3.0 * matrix.rounding + (matrix.bands + 4.0) * UNIT_ROUNDOFF
+        prob = np.array(coins)
         try:
-            for noise in missing:
-                chain = dominating_chain(gram, size, longest * noise, prob, rounding, deadline)
-                known[size, prob, noise] = chain
+            for key in wanted[:-1]:
+                if key not in known:
+                    known[key] = dominating_chain(gram, size, longest * key[2], prob, rounding, deadline)
+            fitted = [known[key] for key in wanted[:-1]]
+            best = min(fitted, key=lambda candidate: candidate.second_moment(longest * own, prob))
+            known[wanted[-1]] = polished(best, gram, longest * own, prob, rounding, deadline)
         except np.linalg.LinAlgError:
             raise UnsupportedError("No chain of columns dominates the strategy matrix within its rounding.") from None
-    return [known[size, prob, noise] for noise in around]
+    return [known[key] for key in wanted]
+
+
+def _level(pair: Renewal) -> float:
+    """The noise over the longest column, as one of a few levels."""
+    longest = float(pair.matrix.max_column_norm)
+    return float(2.0 ** (round(PER_OCTAVE * log2(pair.noise_multiplier / longest)) / PER_OCTAVE))
+
+
+def _chain(pair: Renewal, settings: Settings) -> "DominatingChain":
+    """The best of the chains; of those of linked windows that are close, the one that coarse laws find best."""
+    from hockeystick.windows.linked_windows import Detail
+    from hockeystick.windows.windows import COARSE_NODES_PER_UNIT, reach
+
+    resolution, coins, level = settings.resolution, coins_of(pair), _level(pair)
+    candidates, known = chains(pair, settings.deadline), _KNOWN[pair.matrix]
+    key = (window_size(pair), coins, level, pair.warm_start, resolution.smallest_delta)
+    if key not in known:
+        about = replace(pair, noise_multiplier=level * float(pair.matrix.max_column_norm))
+        variances = [chain.second_moment(about.noise_multiplier, np.array(coins)) for chain in candidates]
+        least = min(variances)
+        close = [candidates[variances.index(least)]]
+        if _detail(pair) is not None:
+            others = zip(candidates, variances, strict=True)
+            close += [chain for chain, variance in others if ALIKE * least < variance <= CLOSE * least]
+        coarse = replace(settings, resolution=replace(resolution, nodes_per_unit=COARSE_NODES_PER_UNIT))
+
+        def looseness(chain: "DominatingChain") -> float:
+            try:
+                laws = _laws_of(chain, about, coarse, Detail(*DETAILS[-1]))
+                return min(reach(law, resolution.smallest_delta) for law in laws)
+            except UnsupportedError:
+                return float("inf")
+
+        known[key] = min(close, key=looseness) if len(close) > 1 else close[0]
+    return known[key]
+
+
+def coins_of(pair: Renewal) -> tuple[float, ...]:
+    """The chance of each step of a window, given that the example has not taken part before, for which a chain is best.
+
+    In windows that are linked an example has often taken part shortly before, and all steps are alike.
+    """
+    size, prob = window_size(pair), pair.participation_prob
+    if _detail(pair) is None:
+        return (prob,) * size
+    rate = prob / (1.0 + (size - 1.0) * prob)
+    return tuple(rate / (1.0 - rate * step) for step in range(size))
 
 
 def _laws(pair: RenewalMixture, side: Side, settings: Settings) -> Sequence[Law]:
@@ -113,12 +167,17 @@ def _laws(pair: RenewalMixture, side: Side, settings: Settings) -> Sequence[Law]
 
 def _window_laws(pair: Renewal, settings: Settings) -> list[Law]:
     """Laws of all windows, each of which is a bound; raises UnsupportedError where the noise is too low."""
+    coarse = settings.resolution.nodes_per_unit < COARSE_NODES
+    return _laws_of(_chain(pair, settings), pair, settings, _detail(pair, COARSE_DETAILS if coarse else DETAILS))
+
+
+def _laws_of(chain: "DominatingChain", pair: Renewal, settings: Settings, detail: "Detail | None") -> list[Law]:
+    """Laws of windows with the columns of this chain; raises UnsupportedError where the noise is too low."""
     from hockeystick.windows.chains import window_law
     from hockeystick.windows.linked_windows import Run, linked_law
 
     sigma, prob, size, steps = pair.noise_multiplier, pair.participation_prob, window_size(pair), pair.matrix.steps
     resolution, deadline = settings.resolution, settings.deadline
-    chain = min(chains(pair, deadline), key=lambda candidate: candidate.second_moment(sigma, prob))
     if not float(chain.scales.max()) <= LONGEST_COLUMN * sigma:
         raise UnsupportedError(
             "The noise is too low: the columns of a chain are too long for the grids of its windows."
@@ -132,7 +191,6 @@ def _window_laws(pair: Renewal, settings: Settings) -> list[Law]:
     law = power(of_last(size), count, resolution, tick=deadline.tick)
     if rest:
         law = compose(law, of_last(rest), resolution, tick=deadline.tick)
-    detail = _detail(pair, DETAILS if resolution.nodes_per_unit >= COARSE_NODES else COARSE_DETAILS)
     too_small = resolution.smallest_delta < SMALLEST_DELTA
     if detail is None or (too_small and settings.question is not None):
         return [law]

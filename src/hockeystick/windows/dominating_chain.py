@@ -24,11 +24,12 @@ ROOM = 1e-9
 TRIED = 90
 """Shapes that are tried for one level of noise."""
 FITTED_WINDOWS = 4
-BISECTIONS = 12
-FREED_WINDOWS, FREED_TRIED = 3, 100
-"""Windows to which all scales are fitted, and rounds of that."""
-SHARPNESS = 2000.0
-"""Sharpness of the soft maximum of eigenvalues, relative to the largest."""
+ACCURACY, ROUGH = 1e-5, 0.003
+"""Relative accuracies of the squared lengths that a shape needs: of the last one, and while shapes are compared."""
+FREED_WINDOWS, FREED_STEPS, FREED_TRIED = 3, 48, 100
+"""Windows to which all scales are fitted, more of them up to so many steps; and rounds of that."""
+SHARPNESS = (2000.0, 20_000.0)
+"""Sharpness of the soft maxima of eigenvalues, relative to the largest, one search after the other."""
 FARTHEST = 20.0
 """Largest logarithms of scales, and of the odds of a correlation, in that search: exp does not overflow."""
 
@@ -96,19 +97,29 @@ def dominating_chain(
     def score(shape: Array) -> float:
         deadline.tick()
         tried = chain(shape)
-        return float(np.log(long_enough(tried, few, rounding, 6).second_moment(sigma, prob)))
+        return float(np.log(long_enough(tried, few, rounding, ROUGH).second_moment(sigma, prob)))
 
-    if gram.shape[0] == 1 or not gram[1:].any():
-        return long_enough(DominatingChain(np.ones(size), 0.0), gram, rounding, BISECTIONS)
+    if not gram[1:].any():
+        return long_enough(DominatingChain(np.ones(size), 0.0), gram, rounding, ROOM)
     start = np.array([-0.3, 0.15, 0.3, 1.0])
     formula = chain(minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED}).x)
-    raised = [long_enough(formula, gram, rounding, BISECTIONS)]
-    free = _freed(formula, few, sigma, prob, deadline)
-    deadline.tick()
-    # Scales of too many sizes leave no room for rounding; then those of the formula are kept.
-    with suppress(LinAlgError):
-        raised.append(long_enough(free, gram, rounding, BISECTIONS))
-    return min(raised, key=lambda candidate: candidate.second_moment(sigma, prob))
+    return polished(long_enough(formula, gram, rounding), gram, sigma, prob, rounding, deadline)
+
+
+def polished(
+    chain: DominatingChain, gram: Array, sigma: float, prob: float | Array, rounding: float, deadline: Deadline
+) -> DominatingChain:
+    """The best of a chain that dominates and those whose scales, found from it, follow no formula."""
+    size = chain.scales.size
+    if not gram[1:].any():
+        return chain
+    candidates = [chain]
+    for few in few_windows(gram, size):
+        free = freed(chain, few, sigma, weights_of(prob, size), deadline)
+        deadline.tick()
+        with suppress(LinAlgError):  # scales of too many sizes leave no room for rounding
+            candidates.append(long_enough(free, gram, rounding))
+    return min(candidates, key=lambda candidate: candidate.second_moment(sigma, prob))
 
 
 def scales_of(shape: Array, size: int) -> Array:
@@ -118,37 +129,68 @@ def scales_of(shape: Array, size: int) -> Array:
     return scales
 
 
-def _freed(
-    chain: DominatingChain, gram: Array, sigma: float, prob: float | Array, deadline: Deadline
-) -> DominatingChain:
-    """The chain with scales that follow no formula: a search for the smallest variance from those that do.
+def few_windows(gram: Array, size: int) -> list[Array]:
+    """Inner products of the columns of a few windows, of shape (parts, n, n) for n steps, that shapes can be fitted to.
+
+    They are those of all windows, where these are short and few. Of many there is one in the middle, as if C went on
+    for ever: vectors that are alike in all windows meet the sum of the inner products with all of them, and vectors of
+    changing sign another sum. The first windows come before it where they are different.
+
+    Args:
+        gram: as :func:`gram_band` gives them.
+    """
+    steps = gram.shape[1]
+    windows, most = -(-steps // size), max(FREED_WINDOWS, FREED_STEPS // size)
+    first = np.zeros((1, min(windows, most) * size, min(windows, most) * size))
+    skipped = -steps % size if windows <= most else 0  # the last window is whole
+    count = first.shape[1] - skipped
+    for lag in range(min(gram.shape[0], count)):
+        columns = np.arange(count - lag) + skipped
+        first[0, columns + lag, columns] = first[0, columns, columns + lag] = gram[lag, : count - lag]
+    if windows <= most:
+        return [first]
+    sums, columns = np.zeros((2, size, size)), np.arange(size)
+    begin = windows // 2 * size
+    middle = gram[:, begin : begin + size]
+    for lag in range(gram.shape[0]):
+        signs, rows = 1.0 - 2.0 * ((columns + lag) // size % 2), (columns + lag) % size
+        for part, entries in zip(sums, (middle[lag], signs * middle[lag]), strict=True):
+            part[rows, columns] += entries
+            if lag:
+                part[columns, rows] += entries
+    alike = np.allclose(gram[:, :size], middle, rtol=1e-9, atol=0.0)
+    return [sums] if alike else [first, sums]
+
+
+def freed(chain: DominatingChain, gram: Array, sigma: float, weights: Array, deadline: Deadline) -> DominatingChain:
+    """The chain with scales that follow no formula: a search for the smallest variance from those of the chain.
 
     How much the columns have to be longer is about the largest eigenvalue of G relative to the chain's inner products,
-    in a few windows; a soft maximum of the eigenvalues has a gradient.
+    in a few windows; a soft maximum of the eigenvalues has a gradient. The columns are as long as the shape makes them.
+
+    Args:
+        gram: shape (parts, n, n), one of those that :func:`few_windows` gives.
+        weights: shape (size,), what each step of a window adds to the ratio whose variance is compared.
     """
     from scipy.optimize import minimize
 
-    size, steps = chain.scales.size, gram.shape[1]
-    windows = max(min(FREED_WINDOWS, steps // size), 1)
-    products = np.zeros((windows * size, windows * size))
-    count = min(windows * size, steps)
-    for lag in range(min(gram.shape[0], count)):
-        places = np.arange(count - lag)
-        products[places + lag, places] = products[places, places + lag] = gram[lag, places]
+    size = chain.scales.size
+    parts, steps = gram.shape[:2]
+    blocks = gram.reshape(parts, steps // size, size, steps // size, size).transpose(0, 1, 3, 2, 4)
     lags = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
-    weights = weights_of(prob, size)
 
-    def score(shape: Array) -> tuple[float, Array]:
+    def score(shape: Array, sharpness: float) -> tuple[float, Array]:
         deadline.tick()
         rho = 1.0 / (1.0 + np.exp(-shape[size]))
         inside = np.exp(np.add.outer(shape[:size], shape[:size])) * rho**lags
         inverse = np.linalg.inv(np.linalg.cholesky(inside))
-        split = inverse @ products.reshape(windows, size, windows, size).transpose(0, 2, 1, 3) @ inverse.T
-        values, vectors = np.linalg.eigh(split.transpose(0, 2, 1, 3).reshape(products.shape))
-        soft = np.exp(SHARPNESS * (values / values[-1] - 1.0))
-        largest = values[-1] * (1.0 + np.log(soft.sum()) / SHARPNESS)
-        back = inverse.T @ vectors.reshape(windows, size, -1)
-        slopes = -((back * (soft / soft.sum() * values)) @ back.transpose(0, 2, 1)).sum(axis=0)  # of the eigenvalue
+        split = (inverse @ blocks @ inverse.T).transpose(0, 1, 3, 2, 4)
+        values, vectors = np.linalg.eigh(split.reshape(gram.shape))
+        soft = np.exp(sharpness * (values / values.max() - 1.0))
+        largest = values.max() * (1.0 + np.log(soft.sum()) / sharpness)
+        back = inverse.T @ vectors.reshape(parts, -1, size, steps)
+        shares = (soft / soft.sum() * values)[:, None, None]
+        slopes = -((back * shares) @ back.transpose(0, 1, 3, 2)).sum(axis=(0, 1))  # of the eigenvalue
         raised = np.minimum(largest * inside / sigma**2, 300.0)
         moment = float(weights @ np.expm1(raised) @ weights)
         gains = np.outer(weights, weights) * np.exp(raised) / (sigma**2 * moment)
@@ -156,16 +198,19 @@ def _freed(
         return log(moment), np.append(2.0 * both.sum(axis=1), (1.0 - rho) * float((lags * both).sum()))
 
     rho = min(max(chain.correlation, 1e-6), 1.0 - 1e-6)
-    start = np.append(np.log(chain.scales / chain.scales.max()), log(rho / (1.0 - rho)))
-    bounds = [(-FARTHEST, FARTHEST)] * start.size
+    shape = np.append(np.log(chain.scales / chain.scales.max()), log(rho / (1.0 - rho)))
+    bounds = [(-FARTHEST, FARTHEST)] * shape.size
     try:
-        free = minimize(score, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": FREED_TRIED}).x
+        for sharpness in SHARPNESS:
+            shape = minimize(
+                score, shape, (sharpness,), "L-BFGS-B", jac=True, bounds=bounds, options={"maxiter": FREED_TRIED}
+            ).x
     except LinAlgError:  # neighbours that are nearly one
         return chain
-    return DominatingChain(np.exp(free[:size]), float(1.0 / (1.0 + np.exp(-free[size]))))
+    return DominatingChain(np.exp(shape[:size]), float(1.0 / (1.0 + np.exp(-shape[size]))))
 
 
-def long_enough(chain: DominatingChain, gram: Array, rounding: float, bisections: int = BISECTIONS) -> DominatingChain:
+def long_enough(chain: DominatingChain, gram: Array, rounding: float, accuracy: float = ACCURACY) -> DominatingChain:
     """The chain with all columns as much longer, or shorter, as is needed; raises LinAlgError where nothing is."""
     n, size = gram.shape[1], chain.scales.size
     shape = in_band(chain, np.ones(-(-n // size)), gram.shape, -n % size)
@@ -175,7 +220,7 @@ def long_enough(chain: DominatingChain, gram: Array, rounding: float, bisections
         high *= 2.0
         if not high < 1e12 * most:
             raise LinAlgError("no chain dominates")
-    for _ in range(bisections):
+    while high > (1.0 + accuracy) * low:
         middle = float(np.sqrt(low * high))
         if is_positive(middle * shape - gram, middle * shape, rounding):
             high = middle

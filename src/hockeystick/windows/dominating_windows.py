@@ -9,7 +9,8 @@ Proof: docs/theory/poisson-windows.md. Cost: some sixty eigenvalues, each tens o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from math import exp, log, log1p, sqrt
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,14 @@ from scipy.linalg import LinAlgError
 
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.windows.dominating_chain import DominatingChain, in_band, is_positive, scales_of
+from hockeystick.windows.dominating_chain import (
+    DominatingChain,
+    few_windows,
+    freed,
+    in_band,
+    is_positive,
+    scales_of,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -28,11 +36,18 @@ TRIED = 60
 ACCURACY = 1e-3
 """Relative accuracy of the eigenvalues that compare shapes."""
 LARGEST_CORRELATION = 0.98
+"""Largest correlation of neighbours: closer ones take more states."""
 FINEST_LEVELS = 0.03
 MOST_LEVELS = 24
 LOWEST_LEVEL = 1e-3
 """The lowest level, as a share of the highest."""
-RAISED, MOST_RAISED = 1.002, 1e3
+MOST_FREED = 64
+"""Steps to which free scales are fitted at once, at most: more take seconds."""
+RAISED, ROUGHLY_RAISED, MOST_RAISED = 1e-5, 1e-3, 1e3
+"""The least share by which windows are made longer, or where that is slow to prove; doubled until it does, up to the
+most."""
+QUICK = 1e8
+"""Entries of the factorisation of all steps, times its bandwidth, up to which it is done a few times more."""
 EARLIEST = 1e-12
 """Stands for any smaller size of a shape that no factorisation can do anything with."""
 
@@ -83,7 +98,10 @@ def dominating_windows(
 
     n = int(gram.shape[0])
     size = min(size, n)
-    levels = _levels(np.asarray(gram @ np.ones(n)).ravel(), size)
+    sums, starts = np.asarray(gram @ np.ones(n)).ravel(), np.arange(0, n, size)
+    levels = _levels(np.add.reduceat(sums, starts) / np.diff(np.append(starts, n)))
+    # Scales that are free leave no window room that its average does not need: levels are for its largest sum.
+    peaks = _levels(np.maximum.reduceat(sums, starts))
 
     band = _band(gram, size)
     times = _product(gram, band)
@@ -100,31 +118,66 @@ def dominating_windows(
 
     if not band[1:].any():
         chain, factor = DominatingChain(np.ones(size), 0.0), float((band[0] / np.repeat(levels, size)[:n]).max())
-    else:
-        start = np.array([0.0, 0.15, 0.15, 1.0])
-        simplex = np.vstack([start, start + np.diag([1.0, 0.15, 0.15, -0.6])])
-        parameters = minimize(
-            score, start, method="Nelder-Mead", options={"maxfev": TRIED, "initial_simplex": simplex}
-        ).x
-        chain, factor = relative(parameters)
-    shape = in_band(chain, levels, band.shape)
-    raised = factor
-    while raised < MOST_RAISED * factor:
-        deadline.tick()
-        raised *= RAISED
-        if is_positive(raised * shape - band, raised * shape, rounding):
-            return DominatingWindows(chain, levels * raised * (1.0 + 8.0 * UNIT_ROUNDOFF), n)
+        return _proved(DominatingWindows(chain, factor * levels, n), band, rounding, deadline)
+    start = np.array([0.0, 0.15, 0.15, 1.0])
+    simplex = np.vstack([start, start + np.diag([1.0, 0.15, 0.15, -0.6])])
+    parameters = minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED, "initial_simplex": simplex}).x
+    formula = relative(parameters)[0]
+    candidates = [(formula, levels), (formula, peaks)]
+    own = sigma / sqrt(float(peaks.mean()))
+    for few in few_windows(_levelled(band, peaks, size), size) if size <= MOST_FREED else ():
+        if few.shape[-1] <= MOST_FREED:
+            free = freed(formula, few, own, np.ones(size), deadline)
+            candidates.append((replace(free, correlation=min(free.correlation, LARGEST_CORRELATION)), peaks))
+    windows = [
+        DominatingWindows(chain, _largest(times, n, chain, of_windows) * of_windows, n)
+        for chain, of_windows in candidates
+    ]
+    for candidate in sorted(windows, key=lambda candidate: candidate.second_moment(sigma, prob)):
+        with suppress(LinAlgError):  # scales of too many sizes leave no room for rounding
+            return _proved(candidate, band, rounding, deadline)
     raise LinAlgError("no chain dominates")
 
 
-def _levels(sums: Array, size: int) -> Array:
-    """Row sums of G, averaged over windows, in few steps: constant vectors then need no more than they have in G."""
-    starts = np.arange(0, sums.size, size)
-    means = np.add.reduceat(sums, starts) / np.diff(np.append(starts, sums.size))
-    highest = float(means.max())
-    means = np.maximum(means, LOWEST_LEVEL * highest)
-    step = max(log1p(FINEST_LEVELS), log(highest / float(means.min())) / MOST_LEVELS)
-    levels: Array = np.exp(-step * np.floor(np.log(highest / means) / step * (1.0 + 1e-9)))
+def _levelled(band: Array, levels: Array, size: int) -> Array:
+    """The inner products, each divided by the roots of the levels of both its columns."""
+    n = band.shape[1]
+    lengths = np.sqrt(np.repeat(levels, size)[:n])
+    levelled = band / lengths
+    for lag in range(band.shape[0]):
+        levelled[lag, : n - lag] /= lengths[lag:]
+    return levelled
+
+
+def _proved(windows: DominatingWindows, band: Array, rounding: float, deadline: Deadline) -> DominatingWindows:
+    """The windows, hardly longer, proved to dominate; raises LinAlgError when none are."""
+    shape = in_band(windows.chain, windows.levels, band.shape)
+
+    def dominates(raised: float) -> bool:
+        deadline.tick()
+        return is_positive((1.0 + raised) * shape - band, (1.0 + raised) * shape, rounding)
+
+    least = RAISED if band.shape[1] * band.shape[0] ** 2 <= QUICK else ROUGHLY_RAISED
+    low, high = 0.0, least
+    while not dominates(high):
+        low, high = high, 2.0 * high
+        if high > MOST_RAISED:
+            raise LinAlgError("no chain dominates")
+    while high - low > least:
+        middle = 0.5 * (low + high)
+        if dominates(middle):
+            high = middle
+        else:
+            low = middle
+    return replace(windows, levels=windows.levels * (1.0 + high) * (1.0 + 8.0 * UNIT_ROUNDOFF))
+
+
+def _levels(sums: Array) -> Array:
+    """Row sums of G, one for each window, in few steps: constant vectors then need no more than they have in G."""
+    highest = float(sums.max())
+    sums = np.maximum(sums, LOWEST_LEVEL * highest)
+    step = max(log1p(FINEST_LEVELS), log(highest / float(sums.min())) / MOST_LEVELS)
+    levels: Array = np.exp(-step * np.floor(np.log(highest / sums) / step * (1.0 + 1e-9)))
     return levels
 
 

@@ -124,6 +124,14 @@ def best_windows(
     return [candidates[at] for at in sorted(best)]
 
 
+def reach(law: Law, target: float) -> float:
+    """About the epsilon of an upper law at this delta, for comparisons."""
+    return max(
+        smallest_epsilon(partial(law_delta, law, direction=direction), target, Side.UPPER, tolerance=1e-5)
+        for direction in Direction
+    )
+
+
 def _scores(side: Side, epsilon: float | None, target: float) -> list[Callable[[Law], float]]:
     """The scores by which laws are ranked: delta at the epsilon that is asked for, else epsilon at the usual deltas."""
 
