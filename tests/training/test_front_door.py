@@ -333,7 +333,7 @@ def test_other_samplers_and_strategies_without_a_plan_need_epochs(kind):
         ({"max_bytes": "1GB"}, "'max_bytes' field must be a number"),
         ({"rows": 3}, "'rows' argument must be a place for rows"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
 def test_what_no_run_has_is_refused_by_the_constructor(wrong, message):
     with pytest.raises(InvalidInputError, match=message):
