@@ -8,7 +8,7 @@ import pytest
 from samplers import DECLARED
 from strategy_examples import EXAMPLES
 
-from hockeystick import Direction, Kind, Mechanism, Outcome, Resolution, Side
+from hockeystick import Direction, Kind, Mechanism, Outcome, Resolution, Side, Unit
 from hockeystick.accountants.base import Accountant
 from hockeystick.accountants.registry import ACCOUNTANTS
 from hockeystick.bounds import Question
@@ -27,6 +27,7 @@ from hockeystick.samplers import (
     CyclicPoisson,
     Data,
     Deterministic,
+    FixedSize,
     Poisson,
     RandomAllocation,
     Sampler,
@@ -133,9 +134,17 @@ def test_every_accountant_says_all_about_itself(accountant: Accountant) -> None:
     assert any(accountant.covers(kind) for kind in pairs)
 
 
+EXCHANGED = Mechanism(
+    sampler=FixedSize(batch_size=5, num_examples=24, steps=12),
+    noise_multiplier=2.0,
+    unit=Unit(neighbours="replace"),
+)
+"""An example that another one takes the place of."""
+
+
 @pytest.mark.parametrize("accountant", ACCOUNTANTS.values(), ids=ACCOUNTANTS)
 def test_every_accountant_bounds_some_case_on_each_of_its_sides(accountant: Accountant) -> None:
-    pairs = [dominating_pair(mechanism) for mechanism in MECHANISMS]
+    pairs = [dominating_pair(mechanism) for mechanism in (*MECHANISMS, EXCHANGED)]
     for side in accountant.sides:
         applicable = [pair for pair in pairs if accountant.why_not(pair, side) is None]
         assert applicable

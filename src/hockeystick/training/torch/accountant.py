@@ -170,7 +170,8 @@ class Accountant(IAccountant):
                     "than once; the 'hockeystick' accountant needs a step for each batch."
                 )
             _check_clipped_layers(optimizer)
-            self.finite &= all(bool(parameter.summed_grad.isfinite().all()) for parameter in optimizer.params)
+            sums = [parameter.summed_grad for parameter in optimizer.params if parameter.summed_grad is not None]
+            self.finite &= all(bool(summed.isfinite().all()) for summed in sums)
             self._check_finite()
             self._check_generators(optimizer, sampler.generator)
             self.excess = max(self.excess, clipped_length(optimizer))
