@@ -49,7 +49,8 @@ def history_of(data_loader, sigma, *, poisson_sampling=True, steps=None, name="r
             max_grad_norm=1.0,
             poisson_sampling=poisson_sampling,
         )
-    shown = {"params": optimizer.params, "max_grad_norm": 1.0}  # what its hook sees of an optimizer
+    # What its hook sees of an optimizer; no noise is drawn here, so no generator moves on.
+    shown = {"params": optimizer.params, "max_grad_norm": 1.0, "secure_mode": True}
     step = SimpleNamespace(noise_multiplier=sigma, accumulated_iterations=1, **shown)
     batches = 0
     for batch in loader.batch_sampler:
