@@ -99,7 +99,7 @@ def test_no_triple_has_more_than_the_opposite_one_and_its_charges(name: str) -> 
     named = [0.5 * run.distance * np.array([np.cos(angles), np.sin(angles)]).T for angles in right]
     for points in [*named, *(triple(rng, run.distance) for _ in range(60))]:
         found = truth(points, run.rate, logs)
-        assert np.all(found <= most * (1.0 + 1e-9) + 1e-15)
+        assert np.all(found <= most[: logs.size] * (1.0 + 1e-9) + 1e-15)
         beyond = np.append(0.0, np.cumsum(weights * (found - base[: logs.size])))
         for away in (0, 1, 3, 10, 40):
             for r in (0, 1, 2, 5, 10, 20, 50, 100, places):
@@ -233,3 +233,11 @@ def test_angles_of_covers_are_those_of_triangles() -> None:
     assert gram.inner == pytest.approx(1.5)
     assert gram.own == pytest.approx(4.0 * sin(third) ** 2)
     assert cos(third) == pytest.approx(0.5)
+
+
+def test_a_lattice_that_ends_early_says_no_less() -> None:
+    """Below its first place V is straight; what is known of a longer lattice is a lower bound there."""
+    short, long = (Run(0.3, 1.5, 3, Lattice(0.02, places, 1.5), 200) for places in (40, 300))
+    upper, lower = upper_values(short, nothing), lower_values(long, nothing)[-41:]
+    assert np.all(upper >= lower)
+    assert np.all(upper <= np.exp(log_places(0.02, -40, 0)))

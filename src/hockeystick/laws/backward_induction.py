@@ -99,7 +99,7 @@ def planned(rate: float, distance: float, steps: int, smallest_delta: float, nod
     if end > LONGEST:
         return None
     blur = BLUR * (NODES / nodes) ** 2
-    spacing = min(rate * sqrt(6.0 * blur * expm1(distance**2)), end / FEWEST_PLACES)
+    spacing = min(rate * sqrt(6.0 * blur * expm1(min(distance**2, 700.0))), end / FEWEST_PLACES)
     places = ceil(end / spacing)
     if places > MOST_PLACES:
         return None
@@ -114,7 +114,7 @@ class Charges(NamedTuple):
         base: o of the opposite triple, raised; shape (3 places + 1,), at i = -places, ..., 2 places.
         charged: shape (n, n), n <= REACH: at ``i = -k`` what other triples may add to that, for a curvature of 1 at all
             places from -r to r, at [k, r].
-        most: o of all triples, shape (2 places + 1,), at i = -places, ..., places.
+        most: o of all triples, at the same places as ``base``.
     """
 
     base: Array
@@ -203,7 +203,8 @@ def charges(run: Run, tick: Tick) -> Charges:
     for negative, _, _, values in waiting:
         settle(values)
         factor = max(factor, 1.0 - negative)
-    return Charges(raised.base * factor, raised.charged, raised.most)
+    most = np.append(raised.most, raised.base[raised.most.size :])  # the opposite triple has the most beyond 1
+    return Charges(raised.base * factor, raised.charged, most)
 
 
 class Correlation:
@@ -244,7 +245,7 @@ def upper_values(run: Run, tick: Tick) -> Array:
     spacing, places, _ = lattice
     base, charged, most = charges(run, tick)
     roots = np.exp(-0.5 * log_places(spacing, -places, 2 * places))
-    correlation = Correlation(lattice, base * roots, most * roots[: most.size])
+    correlation = Correlation(lattice, base * roots, most * roots)
     x = np.exp(log_places(spacing, -places, 0))
     values, reach = np.zeros(places + 1), charged.shape[0]
     for _ in range(run.steps):
