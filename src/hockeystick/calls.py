@@ -7,7 +7,6 @@ from inspect import Parameter, Signature, signature
 from typing import Any, ParamSpec, TypeVar
 
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.misspelt import nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -130,6 +129,8 @@ def _complaint(name: str, whole: Signature, unnamed: Sequence[object], named: Ma
 
 def _hint(unknown: str, known: Sequence[str]) -> str:
     """The argument that was meant, or all that there are."""
+    from hockeystick.misspelt import nearest  # pydantic comes with it, which no command should wait for
+
     other = OTHER_ARGUMENTS.get(unknown)
     meant = other if other in known else nearest(unknown, known)
     if meant is not None:
