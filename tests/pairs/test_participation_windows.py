@@ -1,5 +1,6 @@
 """Poisson and cyclic Poisson by windows with all participations: against sums over all outputs and the other bounds."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -197,3 +198,23 @@ def test_low_noise_is_refused_or_bounded(sigma: float) -> None:
         least = hs.certify(alone, delta=1e-5).bounds.lower
         assert least is not None
         assert certificate.bounds.upper >= least > 1.0
+
+
+def test_bounds_do_not_depend_on_the_noises_that_were_asked_before() -> None:
+    """Else a certificate would not verify. 1.4 and 1.43 are in two octaves, and share the level between them."""
+
+    def asked(noises: tuple[float, ...]) -> dict[float, float]:
+        run = hs.Mechanism(
+            strategy=hs.BandedSquareRoot(bands=3), sampler=hs.Poisson(sampling_prob=0.1, steps=24), noise_multiplier=1.0
+        )
+        matrix = ToeplitzMatrix(np.array([1.0, 0.5, 0.375]), 24)  # a new one, of which nothing is known
+        usual = dominating_pair(run)
+        assert isinstance(usual, SubsetMixture)
+        pair = replace(usual, matrix=matrix)
+        return {
+            noise: METHOD.bound(replace(pair, noise_multiplier=noise), Side.UPPER, FINE).epsilon(1e-4)
+            for noise in noises
+        }
+
+    noises = (1.4, 1.43, 2.8, 2.86)
+    assert asked(noises) == asked(noises[::-1])

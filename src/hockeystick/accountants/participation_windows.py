@@ -59,10 +59,10 @@ _KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float, int], list[Dom
 
 PER_OCTAVE = 2
 """Levels of noise in an octave at which windows are compared."""
-_CHOSEN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float, float, float], DominatingWindows]]" = (
+_CHOSEN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, float, int, float, float], DominatingWindows]]" = (
     WeakKeyDictionary()
 )
-"""By groups, chance, level of noise and delta."""
+"""By groups, chance, octave and level of the noise, and delta: two octaves may share the level between them."""
 
 
 def windows_above(pair: SubsetMixture, settings: Settings) -> "list[DominatingWindows]":
@@ -77,7 +77,7 @@ def windows_above(pair: SubsetMixture, settings: Settings) -> "list[DominatingWi
     from hockeystick.windows.participation_chains import longest_window
 
     prob, matrix, deadline = pair.sampling_prob, pair.matrix, settings.deadline
-    octave = round(log2(pair.noise_multiplier))
+    octave = _octave(pair)
     known = _KNOWN.setdefault(matrix, {})
     if (pair.groups, prob, octave) not in known:
         entries = entries_of(matrix, pair.group_steps(0), deadline)
@@ -104,6 +104,11 @@ def windows_above(pair: SubsetMixture, settings: Settings) -> "list[DominatingWi
     return known[pair.groups, prob, octave]
 
 
+def _octave(pair: SubsetMixture) -> int:
+    """The noise for which shapes are made, as a power of 2."""
+    return round(log2(pair.noise_multiplier))
+
+
 def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequence[Law]:
     try:
         return [_law(pair, settings)]
@@ -122,7 +127,7 @@ def _best(pair: SubsetMixture, settings: Settings) -> "DominatingWindows":
 
     resolution, candidates = settings.resolution, windows_above(pair, settings)
     about = replace(pair, noise_multiplier=2.0 ** (round(PER_OCTAVE * log2(pair.noise_multiplier)) / PER_OCTAVE))
-    key = (pair.groups, pair.sampling_prob, about.noise_multiplier, resolution.smallest_delta)
+    key = (pair.groups, pair.sampling_prob, _octave(pair), about.noise_multiplier, resolution.smallest_delta)
     chosen = _CHOSEN.setdefault(pair.matrix, {})
     if key not in chosen:
         moments = [windows.second_moment(about.noise_multiplier, pair.sampling_prob) for windows in candidates]

@@ -133,7 +133,9 @@ def _chain(pair: Renewal, settings: Settings) -> "DominatingChain":
         if _detail(pair) is not None:
             others = zip(candidates, variances, strict=True)
             close += [chain for chain, variance in others if ALIKE * least < variance <= CLOSE * least]
-        coarse = replace(settings, resolution=replace(resolution, nodes_per_unit=COARSE_NODES_PER_UNIT))
+        # Whole profiles and single questions have the same chain, whichever is asked first.
+        nodes = replace(resolution, nodes_per_unit=COARSE_NODES_PER_UNIT)
+        coarse = replace(settings, resolution=nodes, question=None)
 
         def looseness(chain: "DominatingChain") -> float:
             try:
