@@ -12,7 +12,7 @@ import torch
 from opacus.layers import DPMultiheadAttention
 from torch.utils.data import DataLoader, TensorDataset
 
-from hockeystick.training.torch.mixing import axes_of
+from hockeystick.training.torch.mixing import Written, axes_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 EXAMPLES, SIZE, CLIP = 6, 8, 1e-3
@@ -215,3 +215,18 @@ def test_the_dimension_of_the_examples_is_the_one_that_is_shorter():
     assert axes((4, 3), None) == [0]
     assert axes((3, 4), None) == axes((), None) == [None]
     assert axes_of(4, [torch.zeros(4)], []) == [None]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float64, torch.uint8, torch.int32, torch.complex64],
+    ids=lambda kind: str(kind).removeprefix("torch."),
+)
+def test_frozen_weights_of_any_type_are_compared(kind):
+    """As those of a base model in 8 bits beside adapters."""
+    model = torch.nn.Module()
+    model.weight = torch.nn.Parameter(torch.tensor([1.0, 0.0, 2.0]).to(kind), requires_grad=False)
+    state = Written(model)
+    assert state.undo() == {}
+    model.weight.data = torch.tensor([1.0, 0.5, 2.0] if kind.is_floating_point else [1.0, 1.0, 2.0]).to(kind)
+    assert state.undo() == {(model, "parameter", "weight"): None}

@@ -169,7 +169,10 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _sums(frozen: torch.Tensor) -> tuple[float, ...]:
-    """The sums of all numbers and of their sizes; 0 for what is no number."""
+    """The sums of all numbers and of their sizes; 0 for what is no number. Of types of 8 bits, that of their bits."""
+    frozen = torch.view_as_real(frozen) if frozen.is_complex() else frozen
+    if frozen.dtype.itemsize == 1:  # torch adds up no float8
+        frozen = frozen.view(torch.uint8)
     if not frozen.is_floating_point():
         return (float(frozen.sum(dtype=torch.int64)),)
     found = (frozen.sum(dtype=torch.float64), torch.linalg.vector_norm(frozen, 1, dtype=torch.float64))
