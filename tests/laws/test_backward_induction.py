@@ -1,5 +1,6 @@
 """A run whose adversary chooses the worst triple at every ratio, against triples and games in numbers."""
 
+import math
 from functools import cache
 from math import cos, exp, pi, sin
 
@@ -219,9 +220,18 @@ def test_profiles_are_read_between_places_to_the_asked_side() -> None:
 
 
 def test_lattices_that_would_be_too_long_are_not_planned() -> None:
-    assert planned(0.0025, 2.0 / 1.2573, 1500, 1e-7, 68) is not None
     assert planned(0.0025, 2.0 / 1.2573, 10**9, 1e-7, 68) is None
-    assert planned(1e-9, 0.01, 1500, 1e-7, 68) is None or planned(1e-9, 0.01, 1500, 1e-7, 68).lattice.places < 50_000
+    assert planned(0.0025, 2.0 / 0.4, 1500, 1e-7, 68) is None
+
+
+@pytest.mark.parametrize("noise", [1.2573, 8.0, 1e3, 1e6])
+def test_lattices_reach_a_little_farther_than_epsilon(noise: float) -> None:
+    """Moments of high orders say how far that is where there is much noise; a Gaussian is near the truth there."""
+    run = planned(0.0025, 2.0 / noise, 1500, 1e-7, 68)
+    assert run is not None
+    end = run.lattice.spacing * run.lattice.places
+    root = 0.0025 * math.sqrt(math.expm1(4.0 / noise**2) * 1500.0)
+    assert 5.0 * root < end < (8.0 if noise > 2.0 else 30.0) * root
 
 
 def test_angles_of_covers_are_those_of_triangles() -> None:

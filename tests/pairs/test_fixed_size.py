@@ -23,6 +23,7 @@ from hockeystick.pairs.independent_steps import IndependentSteps
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.pairs.users import Users
 from hockeystick.settings import Settings
+from hockeystick.spec import LARGEST_NOISE
 from hockeystick.types import Direction, Side
 
 EPSILONS = (0.0, 0.1, 0.4, 1.0, 2.0, 4.0)
@@ -379,3 +380,20 @@ def test_runs_backwards_say_what_they_do_not_bound() -> None:
     assert BACKWARDS.why_not(pair, Side.UPPER) is None
     for changed in ({"replaced": False}, {"cohort_steps": 2}, {"sampling_prob": 1.0}, {"noise_multiplier": 0.02}):
         assert BACKWARDS.why_not(replace(pair, **changed), Side.UPPER)
+
+
+def test_runs_backwards_can_be_named_for_a_calibration() -> None:
+    """Whether a method applies is asked with the largest noise."""
+    pair = FixedSizeSteps(noise_multiplier=LARGEST_NOISE, sampling_prob=0.0025, steps=1500, replaced=True)
+    assert BACKWARDS.why_not(pair, Side.UPPER) is None
+    assert 0.0 <= BACKWARDS.bound(pair, Side.UPPER, Settings(Resolution(24, 1e-5))).epsilon(1e-5) < 1e-4
+
+
+@pytest.mark.parametrize(("noise", "beaten"), [(1.0, False), (40.0, True)])
+def test_runs_backwards_are_left_out_where_there_is_much_noise(noise: float, beaten: bool) -> None:
+    """The other bound is closer there, as it says itself."""
+    pair = FixedSizeSteps(noise_multiplier=noise, sampling_prob=0.2, steps=8, replaced=True)
+    assert BACKWARDS.is_beaten(pair, {"gaussian", "without_replacement"}) is beaten
+    settings = Settings(Resolution(68, 1e-5))
+    both = [method.bound(pair, Side.UPPER, settings).epsilon(1e-5) for method in (METHOD, BACKWARDS)]
+    assert (both[0] < both[1]) is beaten

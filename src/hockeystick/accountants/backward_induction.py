@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 USUAL_DELTA = 1e-7
 """The smallest delta that matters, where seconds are planned."""
+FAINT = 5.0
+"""With more noise, in clipping norms, triples are too much alike for these cells: ``without_replacement`` is closer."""
 SECONDS, PER_PLACE = 6.0, 4e-7
 """Standard seconds for the cells of other triples, and for one place in one step."""
 
@@ -82,5 +84,6 @@ ACCOUNTANT = Accountant(
     analyses={FixedSizeSteps: _analyse},
     refusal=_why_not,
     cost=_cost,
+    looser_than=lambda pair: ("without_replacement",) if pair.noise_multiplier > FAINT else (),
     example=_example,
 )

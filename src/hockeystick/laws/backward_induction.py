@@ -13,7 +13,7 @@ Proofs: docs/theory/fixed-size.md, "The run backwards". Cost: O(places log(place
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from math import ceil, exp, expm1, floor, inf, log, log2, sqrt
+from math import ceil, exp, expm1, floor, inf, log, log2, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +53,8 @@ MARGIN = 0.03
 """The lattice ends where delta is this share of the smallest one that matters."""
 LONGEST, LARGEST_EXPONENT = 40.0, 200.0
 """The largest epsilon of a lattice, and the largest exponent of a tilt."""
-FEWEST_PLACES, MOST_PLACES = 2000, 40_000
+FEWEST_PLACES, MOST_PLACES, COARSEST = 2000, 40_000, 7.0
+"""How many places a lattice has, and how many times as wide as wanted they may be where it would have more."""
 MOST_CELLS, FEW_CELLS = 6000, 600
 """Cells that are looked at on fine and on coarse grids."""
 REACH = 600
@@ -94,17 +95,35 @@ def planned(rate: float, distance: float, steps: int, smallest_delta: float, nod
     Args:
         nodes: per unit of score, as of :class:`~hockeystick.laws.grid.Resolution`.
     """
-    logs = [(order, log_moment(rate, distance, order) * steps) for order in (2, *ORDERS)]
-    end, order = min(((value - log(MARGIN * smallest_delta)) / (order - 1.0), order) for order, value in logs)
+    end, order = _reach(rate, distance, steps, MARGIN * smallest_delta)
     if end > LONGEST:
         return None
     blur = BLUR * (NODES / nodes) ** 2
-    spacing = min(rate * sqrt(6.0 * blur * expm1(min(distance**2, 700.0))), end / FEWEST_PLACES)
-    places = ceil(end / spacing)
-    if places > MOST_PLACES:
+    wanted = min(rate * sqrt(6.0 * blur * expm1(min(distance**2, 700.0))), end / FEWEST_PLACES)
+    spacing = max(wanted, end / MOST_PLACES)
+    if spacing > COARSEST * wanted:
         return None
+    places = ceil(end / spacing)
     tilt = max(min(order - 0.5, LARGEST_EXPONENT / end), 1.0)
     return Run(rate, distance, steps, Lattice(spacing, places, tilt), MOST_CELLS if nodes >= NODES else FEW_CELLS)
+
+
+def _reach(rate: float, distance: float, steps: int, delta: float) -> tuple[float, float]:
+    """About the epsilon at which delta is this, by moments of the opposite triple, and the best of their orders.
+
+    A lattice that ends early makes bounds loose, and not wrong. Moments of high orders are sums over places of a normal
+    number, and are left out where the largest term is at the end.
+    """
+    logs = [(float(order), log_moment(rate, distance, order)) for order in (2, *ORDERS)]
+    scores = np.linspace(-10.0, 10.0 + 40.0 * min(distance, 1.0), 1500)
+    orders = np.geomspace(ORDERS[-1] + 1.0, 1e9, 150)
+    ratios = np.log1p(rate * np.expm1(np.minimum(distance * scores - 0.5 * distance**2, 700.0)))
+    terms = np.multiply.outer(orders, ratios) - 0.5 * scores**2
+    largest = terms.argmax(axis=1)
+    sums = np.logaddexp.reduce(terms, axis=1) + log((scores[1] - scores[0]) / sqrt(2.0 * pi))
+    inside = largest < scores.size - 1
+    logs += zip(orders[inside].tolist(), sums[inside].tolist(), strict=True)
+    return min(((value * steps - log(delta)) / (order - 1.0), order) for order, value in logs)
 
 
 class Charges(NamedTuple):
