@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from math import exp, isnan
 from typing import Any, Protocol, overload, runtime_checkable
 
@@ -42,6 +42,12 @@ def falling(profile: Profile, epsilon: float, side: Side) -> Profile:
 def best_of(pick: Callable[[Iterable[float]], float], *profiles: Profile) -> Profile:
     """At each epsilon the smallest (``pick`` is min) or the largest (max) of some profiles."""
     return _BestOf(pick, profiles)
+
+
+def when_asked(make: Callable[[], Profile]) -> Profile:
+    """A profile that is made when it is first read, and once."""
+    made = cache(make)
+    return lambda epsilon: made()(epsilon)
 
 
 @dataclass(frozen=True, eq=False)

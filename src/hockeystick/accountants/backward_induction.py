@@ -10,11 +10,10 @@ Proof: docs/theory/fixed-size.md, "The run backwards". Errs to the asked side.
 """
 
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING
 
 from hockeystick.accountants.base import Accountant
-from hockeystick.bounds import Profile
+from hockeystick.bounds import Profile, when_asked
 from hockeystick.laws.grid import Resolution
 from hockeystick.pairs.fixed_size import FixedSizeSteps
 from hockeystick.settings import Settings
@@ -51,7 +50,6 @@ def _planned(pair: FixedSizeSteps, resolution: Resolution) -> "Run | None":
 def _analyse(pair: FixedSizeSteps, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     """Both directions are alike, as either dataset may be the one with the example."""
 
-    @cache
     def delta() -> Profile:
         from hockeystick.laws.backward_induction import profile
 
@@ -60,7 +58,7 @@ def _analyse(pair: FixedSizeSteps, side: Side, settings: Settings) -> Mapping[Di
             return lambda epsilon: 1.0 if side is Side.UPPER else 0.0
         return profile(run, side, settings.deadline.tick)
 
-    return dict.fromkeys(Direction, lambda epsilon: delta()(epsilon))
+    return dict.fromkeys(Direction, when_asked(delta))
 
 
 def _cost(pair: FixedSizeSteps) -> float:

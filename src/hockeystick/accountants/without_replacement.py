@@ -11,11 +11,10 @@ Proof: docs/theory/fixed-size.md. Errs to the asked side.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 from hockeystick.accountants import direct
 from hockeystick.accountants.base import Accountant
-from hockeystick.bounds import Profile, best_of
+from hockeystick.bounds import Profile, best_of, when_asked
 from hockeystick.laws.law import Law
 from hockeystick.laws.operations import power
 from hockeystick.laws.profile import law_profiles
@@ -81,7 +80,6 @@ def _averaged(pair: FixedSizeSteps, settings: Settings) -> Profile:
     smallest = settings.resolution.smallest_delta
     worst = _poisson(pair, 2.0, pair.steps)
 
-    @cache
     def profile() -> Profile:
         from hockeystick.laws.without_replacement import averaged_profile
 
@@ -92,7 +90,7 @@ def _averaged(pair: FixedSizeSteps, settings: Settings) -> Profile:
 
         return averaged_profile(deltas, worst.sampling_prob, 1.0 / worst.noise_multiplier, worst.steps, smallest)
 
-    return lambda epsilon: profile()(epsilon)
+    return when_asked(profile)
 
 
 def _example() -> FixedSizeSteps:
