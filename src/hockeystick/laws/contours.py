@@ -51,6 +51,8 @@ ORDERS = 60
 """Orders of lines. Which line answers an epsilon depends on epsilon alone, and not on what was asked before."""
 NEAR_ORDERS, FAR_ORDERS = 24.0, 300.0
 """Orders are sought up to the first of these times the noise multiplier; where that is too small, up to the second."""
+NEAREST, NEAREST_OF_FAR = 3e-3, 1.0 / 8.0
+"""The nearest order of the first search, less its pole, and that of the second as a share of where the first ends."""
 ERROR_OF_LEAST = 1e-11
 """Far above the rounding of the logarithm of the least ratio of all steps, relative."""
 NEGLIGIBLE = 1e-6
@@ -302,7 +304,8 @@ class Profiles:
 
     def _known(self, direction: Direction, reach: float) -> Orders:
         if (direction, reach) not in self._orders:
-            distances = np.geomspace(3e-3, min(reach / self.moments.mu, LARGEST_ORDER), self.count)
+            near, end = (min(most / self.moments.mu, LARGEST_ORDER) for most in (NEAR_ORDERS, reach))
+            distances = np.geomspace(NEAREST if reach == NEAR_ORDERS else NEAREST_OF_FAR * near, end, self.count)
             orders = 1.0 + distances if direction is Direction.REMOVE else -distances
             groups, nothing = np.array_split(orders, ceil(self.count / SHARING)), np.empty(0)
             none = Orders(tuple(groups), nothing, nothing, nothing, nothing)
