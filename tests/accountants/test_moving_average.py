@@ -159,3 +159,21 @@ def test_the_whole_profile_shares_the_transform_of_one_delta(monkeypatch: pytest
     below = ACCOUNTANT.bound(run, Side.LOWER, SETTINGS).profiles[Direction.REMOVE](0.1)
     moving_average._KNOWN.clear()
     assert ACCOUNTANT.bound(run, Side.LOWER, SETTINGS).profiles[Direction.REMOVE](0.1) == below
+
+
+def test_what_serves_a_question_serves_a_whole_profile_if_that_would_choose_it_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 28 bins that all differ, a question has a transform of fewer frequencies, which may be in vain where the
+    others are not: a profile may not depend on whether a question was asked before."""
+    band = np.column_stack([np.ones(56), 0.5 + 0.3 * np.sin(np.arange(56.0))])
+    band[-1, 1] = 0.0
+    run = BinMixture(noise_multiplier=1.6, matrix=BandedMatrix(band), bins=28)
+    whole = replace(SETTINGS, question=None)
+    fresh = ACCOUNTANT.bound(run, Side.LOWER, whole).profiles[Direction.REMOVE](0.5)
+    moving_average._KNOWN.clear()
+    with monkeypatch.context() as context:
+        context.setattr(moving_averages_transform, "VAIN", 0.0)
+        question = ACCOUNTANT.bound(run, Side.LOWER, SETTINGS).profiles[Direction.REMOVE](0.5)
+    assert question != fresh
+    assert ACCOUNTANT.bound(run, Side.LOWER, whole).profiles[Direction.REMOVE](0.5) == fresh

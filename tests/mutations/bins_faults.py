@@ -89,6 +89,13 @@ FAULTS = [
         "tests/accountants/test_moving_average.py",
     ),
     (
+        "src/hockeystick/accountants/moving_average.py",
+        "alike = alike and not uneven(chain)",
+        "pass",
+        "a whole profile depends on whether a question was asked before it",
+        "tests/accountants/test_moving_average.py::test_what_serves_a_question_serves_a_whole_profile_if_that_would_choose_it_too",
+    ),
+    (
         "src/hockeystick/sequences/moving_averages.py",
         "<= log1p(self.lattice_error):",
         "<= 60.0:",

@@ -73,6 +73,20 @@ FAULTS = [
         _TESTS,
     ),
     (
+        _CONTOURS,
+        "while known.first > place:",
+        "while False:",
+        "a line has the order of another place, where a second thread knew fewer",
+        "tests/laws/test_threads.py",
+    ),
+    (
+        _CONTOURS,
+        "            self._answers = {}\n        known",
+        "            self._answers.clear()\n        known",
+        "a thread forgets what another one is about to read",
+        "tests/laws/test_threads.py",
+    ),
+    (
         _MOMENTS,
         "by_slabs = 2.0 * (frequency / pi) ** 2",
         "by_slabs = 8.0 * (frequency / pi) ** 2",

@@ -367,6 +367,13 @@ FAULTS = [
         "tests/pairs/test_separated_windows.py",
     ),
     (
+        "accountants/separated_windows.py",
+        "key = (pair.min_sep, coins,",
+        "key = (window_size(pair), coins,",
+        "a bound depends on which of two long waits was asked first",
+        "tests/pairs/test_separated_windows.py::test_waits_that_are_longer_than_the_run_choose_each_for_itself",
+    ),
+    (
         "windows/linked_kernels.py",
         "masses[rows[~top] + self.count, columns[~top, None]] += beyond[~top]",
         "masses[rows[~top] + self.count, columns[~top, None]] += 0.9 * beyond[~top]",

@@ -372,3 +372,24 @@ def test_shapes_do_not_depend_on_the_noises_that_were_asked_before() -> None:
     forwards, backwards = shapes(noises), shapes(noises[::-1])
     assert forwards == backwards
     assert forwards[1.35] == forwards[1.45]
+
+
+def test_waits_that_are_longer_than_the_run_choose_each_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows are as long as the run for all of them, but in a warm one the chances before the first step differ."""
+    compared = list[int]()
+    real = separated_windows._laws_of
+
+    def laws_of(chain: Any, pair: Any, *rest: Any) -> Any:
+        compared.append(pair.min_sep)
+        return real(chain, pair, *rest)
+
+    monkeypatch.setattr(separated_windows, "ALIKE", 0.0)  # all chains are compared, however alike or far apart
+    monkeypatch.setattr(separated_windows, "CLOSE", float("inf"))
+    monkeypatch.setattr(separated_windows, "_laws_of", laws_of)
+    matrix = ToeplitzMatrix(np.array([1.0, 0.5, 0.375]), 6)
+    for min_sep in (7, 20):
+        pair = RenewalMixture(
+            matrix=matrix, noise_multiplier=2.0, min_sep=min_sep, participation_prob=0.05, warm_start=True
+        )
+        METHOD.bound(pair, Side.UPPER, SETTINGS)
+    assert compared.count(7) == compared.count(20) > 1

@@ -279,7 +279,7 @@ class Transforms:
     direction: Direction
     smallest: float
     visits: HiddenVisits | None
-    together: Callable[[Sequence[float], Direction], None]
+    together: Callable[[Sequence[float], Direction], object]
     compared: bool = False
 
     def __call__(self, epsilon: float) -> float:
@@ -324,7 +324,7 @@ def _by_transforms(
     law: Callable[[], Law],
     side: Side,
     smallest_delta: float,
-    together: Callable[[Sequence[float], Direction], None],
+    together: Callable[[Sequence[float], Direction], object],
     visits: HiddenVisits | None = None,
 ) -> Mapping[Direction, Profile]:
     """The :class:`Transforms` of both directions."""

@@ -53,11 +53,16 @@ class Request(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The moving average that serves a request, and its profiles."""
+    """The moving average that serves a request, and its profiles.
+
+    Attributes:
+        alike: whether single questions and whole profiles would be served alike: no uneven bins were tried.
+    """
 
     request: Request
     chain: "MovingAverages"
     profiles: "TransformProfiles"
+    alike: bool
 
 
 _KNOWN: deque[Known] = deque(maxlen=4)
@@ -109,18 +114,25 @@ def _chains(pair: BinMixture, side: Side, settings: Settings) -> "Iterator[tuple
 
 def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
     from hockeystick.sequences.moving_averages_transform import averages_profiles
+    from hockeystick.sequences.moving_averages_work import uneven
 
     delta, alone = settings.resolution.smallest_delta, settings.question is not None
     request = Request(pair.matrix.digest, pair.bins, pair.noise_multiplier, side, delta, settings.effort)
     for known in tuple(_KNOWN):
-        if known.request == request and settings.asked_epsilon is None:
+        if (
+            known.request == request
+            and settings.asked_epsilon is None
+            and (known.alike or known.profiles.alone == alone)
+        ):
             transforms = averages_profiles(known.chain, side, delta, known.profiles.epsilon, alone, settings.deadline)
             return transforms.sharing(known.profiles).profiles()
+    alike = True
     for chain, epsilon in _chains(pair, side, settings):
         transforms = averages_profiles(chain, side, delta, epsilon, alone, settings.deadline)
+        alike = alike and not uneven(chain)
         if not transforms.vain:
             if settings.asked_epsilon is None:
-                _KNOWN.append(Known(request, chain, transforms))
+                _KNOWN.append(Known(request, chain, transforms, alike))
             return transforms.profiles()
     raise UnsupportedError("No moving average that is close to the bins has enough white noise.")
 

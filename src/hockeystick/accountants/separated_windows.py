@@ -75,7 +75,7 @@ SMALLEST_ABSENT = 1e-200
 """The least chance of no participation in a single window: a smaller one is near the end of the range of doubles."""
 
 _KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[Any, ...], DominatingChain]]" = WeakKeyDictionary()
-"""Searches over the noise need each chain once; by steps of a window, coins, level of noise, and what it is for."""
+"""Searches over the noise need each chain once; by steps of a window, or b, coins, noise, and what it is for."""
 
 
 def window_size(pair: Renewal) -> int:
@@ -124,7 +124,7 @@ def _chain(pair: Renewal, settings: Settings) -> "DominatingChain":
 
     resolution, coins, level = settings.resolution, coins_of(pair), _level(pair)
     candidates, known = chains(pair, settings.deadline), _KNOWN[pair.matrix]
-    key = (window_size(pair), coins, level, pair.warm_start, resolution.smallest_delta)
+    key = (pair.min_sep, coins, level, pair.warm_start, resolution.smallest_delta)
     if key not in known:
         about = replace(pair, noise_multiplier=level * float(pair.matrix.max_column_norm))
         variances = [chain.second_moment(about.noise_multiplier, np.array(coins)) for chain in candidates]

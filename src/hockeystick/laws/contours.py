@@ -80,6 +80,10 @@ class Sides(NamedTuple):
         return self.lower > APART * delta or APART * self.upper < delta
 
 
+Answers = dict[tuple[float, Direction], Sides | None]
+"""Both bounds on delta at epsilons that were asked for, in either direction; None where there are none."""
+
+
 class Orders(NamedTuple):
     """Real orders a of moments, the farthest of them, and at each: all of shape (n,).
 
@@ -220,7 +224,7 @@ class Profiles:
         self._orders: dict[tuple[Direction, float], Orders] = {}
         self._plans: dict[tuple[Direction, float], Plan | None] = {}
         self._contours: dict[tuple[Direction, float], Contour] = {}
-        self._answers: dict[tuple[float, Direction], Sides | None] = {}
+        self._answers: Answers = {}
 
     @property
     def in_reach(self) -> bool:
@@ -233,30 +237,36 @@ class Profiles:
 
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
         """Both bounds on delta, or None where no line is good enough there."""
-        if (epsilon, direction) not in self._answers:
-            self.foresee([epsilon], direction)
-        return self._answers[epsilon, direction]
+        known = self._answers
+        if (epsilon, direction) not in known:
+            known = self.foresee([epsilon], direction)
+        return known[epsilon, direction]
 
-    def foresee(self, epsilons: Sequence[float], direction: Direction) -> None:
-        """Find what :meth:`sides` will say of these epsilons, of all that share a line at once."""
+    def foresee(self, epsilons: Sequence[float], direction: Direction) -> Answers:
+        """Find what :meth:`sides` will say of these epsilons, of all that share a line at once, and return all answers.
+
+        Where they become too many they are forgotten, but not by other threads that are about to read them.
+        """
         if len(self._answers) > REMEMBERED:
-            self._answers.clear()
+            self._answers = {}
+        known = self._answers
         impossible = [epsilon for epsilon in epsilons if self._is_impossible(epsilon, direction)]
         if impossible:
-            self._answers |= {(epsilon, direction): Sides(0.0, 0.0) for epsilon in impossible}
-            epsilons = [epsilon for epsilon in epsilons if (epsilon, direction) not in self._answers]
+            known |= {(epsilon, direction): Sides(0.0, 0.0) for epsilon in impossible}
+            epsilons = [epsilon for epsilon in epsilons if (epsilon, direction) not in known]
         for either in dict.fromkeys((Direction.REMOVE, direction)):  # add asks for remove
-            fresh = [epsilon for epsilon in dict.fromkeys(epsilons) if (epsilon, either) not in self._answers]
-            found = self._found(fresh, either) if self._has_lines and fresh else dict.fromkeys(fresh)
+            fresh = [epsilon for epsilon in dict.fromkeys(epsilons) if (epsilon, either) not in known]
+            found = self._found(fresh, either, known) if self._has_lines and fresh else dict.fromkeys(fresh)
             # All at once: an interruption leaves no epsilon without the answer that it would have.
-            self._answers |= {(epsilon, either): sides for epsilon, sides in found.items()}
+            known |= {(epsilon, either): sides for epsilon, sides in found.items()}
+        return known
 
-    def _found(self, epsilons: Sequence[float], direction: Direction) -> dict[float, Sides | None]:
+    def _found(self, epsilons: Sequence[float], direction: Direction, known: Answers) -> dict[float, Sides | None]:
         """The answers that moments or lines give."""
         found: dict[float, Sides | None] = dict.fromkeys(epsilons)
         if direction is Direction.ADD:
             bounds = dict(zip(epsilons, self._by_moments(epsilons, direction), strict=True))
-            others = {epsilon: self._answers[epsilon, Direction.REMOVE] for epsilon in epsilons}
+            others = {epsilon: known[epsilon, Direction.REMOVE] for epsilon in epsilons}
             for epsilon, other in others.items():
                 if other is not None and bounds[epsilon] < NEGLIGIBLE * other.lower:
                     found[epsilon] = Sides(0.0, bounds[epsilon])
@@ -288,6 +298,8 @@ class Profiles:
                         lines.setdefault((reach, saddle - retreat), []).append(epsilon)
                 for (reach, place), together in lines.items():
                     known = self._known(direction, reach)
+                    while known.first > place:  # another thread had put fewer in their place
+                        known = self._extended(direction, reach)
                     plan = self._planned(float(known.orders[place - known.first]), direction, known)
                     if plan is not None and least < plan.work <= most:
                         yield from zip(together, self._line(plan, direction).sides_of(together), strict=True)

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hockeystick.laws.contours import REMEMBERED, Sides
+from hockeystick.laws.contours import REMEMBERED, Answers, Sides
 from hockeystick.laws.inner_products import inner_products
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.one_large_ratio import MOST_PLACE, OneLargeRatio
@@ -149,19 +149,24 @@ class MeanOfRatios:
         self.far = OneLargeRatio(self.mu, bins)
         self._lines: Lines = {} if lines is None else lines
         self._ends: dict[tuple[float, float, float], float] = {}
-        self._answers: dict[tuple[float, Direction], Sides | None] = {}
+        self._answers: Answers = {}
 
     def sides(self, epsilon: float, direction: Direction) -> Sides | None:
         """Both bounds on delta, or None where no line takes little enough work."""
-        if (epsilon, direction) not in self._answers:
-            self.foresee([epsilon], direction)
-        return self._answers[epsilon, direction]
+        known = self._answers
+        if (epsilon, direction) not in known:
+            known = self.foresee([epsilon], direction)
+        return known[epsilon, direction]
 
-    def foresee(self, epsilons: Sequence[float], direction: Direction) -> None:
-        """Find what :meth:`sides` will say of these epsilons, of all that share a line at once."""
+    def foresee(self, epsilons: Sequence[float], direction: Direction) -> Answers:
+        """Find what :meth:`sides` will say of these epsilons, of all that share a line at once, and return all answers.
+
+        Where they become too many they are forgotten, but not by other threads that are about to read them.
+        """
         if len(self._answers) > REMEMBERED:
-            self._answers.clear()
-        fresh = [epsilon for epsilon in dict.fromkeys(epsilons) if (epsilon, direction) not in self._answers]
+            self._answers = {}
+        known = self._answers
+        fresh = [epsilon for epsilon in dict.fromkeys(epsilons) if (epsilon, direction) not in known]
         answers: dict[float, Sides | None] = dict.fromkeys(fresh)
         lines: dict[int, list[float]] = {}
         for epsilon in fresh:
@@ -177,7 +182,8 @@ class MeanOfRatios:
                 for epsilon, low, high in zip(some, lower.tolist(), upper.tolist(), strict=True):
                     answers[epsilon] = _sides(epsilon, direction, low, high, far=far)
         # All at once: an interruption leaves no epsilon without the answer that it would have.
-        self._answers |= {(epsilon, direction): sides for epsilon, sides in answers.items()}
+        known |= {(epsilon, direction): sides for epsilon, sides in answers.items()}
+        return known
 
     def line(self, place: float) -> OutOfTheMoney | None:
         """What knows o from one power of 2 to the next, which holds a place > 0; None if nothing is good."""
