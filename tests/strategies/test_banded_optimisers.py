@@ -160,7 +160,7 @@ def test_every_start_ends_at_the_same_toeplitz_matrix(steps: int, bands: int) ->
 def test_every_start_ends_at_the_same_banded_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     optimum = column_normalized.optimal_columns(200, 12)
     crude = 0.9 ** np.arange(12)
-    monkeypatch.setattr(column_normalized, "optimal_coefficients", lambda steps, bands: crude)
+    monkeypatch.setattr(column_normalized, "square_root_coefficients", lambda bands: crude)
     assert np.abs(column_normalized.optimal_columns(200, 12) - optimum).max() < 1e-9
 
 

@@ -12,7 +12,6 @@ from math import log
 import numpy as np
 from scipy.special import ndtr
 
-from hockeystick.compiling import kernel
 from hockeystick.laws.grid import Resolution, gaussian_nodes
 from hockeystick.laws.law import (
     ORDINARY,
@@ -32,7 +31,7 @@ QUADRATURE_POINTS = 12
 """Of Gauss and Legendre for each cell; cells are short enough that more would change rounding alone."""
 
 
-@kernel
+@np.errstate(over="ignore", invalid="ignore")  # in cells of ratios beyond the largest, which are left out
 def _cells(
     y: Array, weights: Array, shifts: Array, points: Array, point_weights: Array, log_scale: float
 ) -> tuple[Array, Array, Array]:
@@ -40,29 +39,23 @@ def _cells(
 
     ``y`` in standard deviations of Q, ``shifts`` likewise. Cost: nodes x components x quadrature points.
     """
-    n, k = y.size, shifts.size
-    ratio, at = np.zeros(n), np.zeros((n, k))
-    for j in range(n):
-        for c in range(k):
-            at[j, c] = weights[c] * np.exp(shifts[c] * (y[j] - 0.5 * shifts[c]))
-            ratio[j] += at[j, c]
-    mass, right = np.zeros(n - 1), np.zeros(n - 1)
-    for j in range(n - 1):
-        half = 0.5 * (y[j + 1] - y[j])
-        rise = 0.0  # g_(j+1) - g_j, without a difference of large numbers
-        for c in range(k):
-            rise += at[j, c] * np.expm1(shifts[c] * 2.0 * half)
-        for i in range(points.size):
-            step = half * (1.0 + points[i])
-            x = y[j] + step
-            density = point_weights[i] * half * np.exp(log_scale - 0.5 * x * x) * 0.3989422804014327
-            partial = 0.0  # X - g_j at this point of the quadrature
-            for c in range(k):
-                partial += at[j, c] * np.expm1(shifts[c] * step)
-            mass[j] += density
-            if rise > 0.0:
-                right[j] += density * min(partial / rise, 1.0)
-    return ratio, mass, right
+    parts = weights * np.exp(shifts * (y[:, None] - 0.5 * shifts))
+    left, half = parts[:-1], 0.5 * np.diff(y)
+
+    def grown(step: Array) -> Array:
+        """X - g_j at this distance from the left ends, without a difference of large numbers."""
+        growth: Array = np.einsum("jc,jc->j", left, np.expm1(shifts * step[:, None]))
+        return growth
+
+    rise = grown(2.0 * half)  # g_(j+1) - g_j
+    mass, right = np.zeros(half.size), np.zeros(half.size)
+    for point, point_weight in zip(points, point_weights, strict=True):
+        step = half * (1.0 + point)
+        x = y[:-1] + step
+        density = point_weight * half * np.exp(log_scale - 0.5 * x * x) * 0.3989422804014327
+        mass += density
+        right += density * np.minimum(np.divide(grown(step), rise, out=np.zeros(half.size), where=rise > 0.0), 1.0)
+    return parts.sum(axis=1), mass, right
 
 
 def gaussian_law(

@@ -121,23 +121,20 @@ def _bin_means(band: Array, bins: int) -> Array:
     return means
 
 
-@kernel
 def _bin_gram(band: Array, bins: int) -> Array:
     """Sums over at most p, then n / bins, then 2 p / bins + 2 terms: fewer than 4 n roundings in all."""
     n, p = band.shape
-    gram = np.zeros((bins, bins))
+    above, first = np.zeros((bins, bins)), np.arange(bins)
+    diagonal: Array = np.zeros(bins)
     for distance in range(p):
-        folded = np.zeros(bins)
-        for i in range(n - distance):
-            product = 0.0
-            for d in range(min(p - distance, n - distance - i)):
-                product += band[i, d + distance] * band[i + distance, d]
-            folded[i % bins] += product
-        for i in range(bins):
-            j = (i + distance) % bins
-            gram[i, j] += folded[i]
-            if distance > 0:
-                gram[j, i] += folded[i]
+        products = np.einsum("id,id->i", band[: n - distance, distance:], band[distance:, : p - distance])
+        folded: Array = np.bincount(np.arange(n - distance) % bins, weights=products, minlength=bins).astype(np.float64)
+        if distance == 0:
+            diagonal = folded
+        else:
+            above[first, (first + distance) % bins] += folded
+    gram: Array = above + above.T
+    gram[first, first] += diagonal
     return gram
 
 
@@ -175,30 +172,29 @@ def rows_of(band: Array) -> Array:
 def covariances(scale: Array, memory: Array) -> Array:
     """``K[t, j] = Cov(S_t, S_{t-j})``, shape (n, w + 1), for white z: exact, by a recursion. O(n w^2).
 
-    ``K[t, j] = sum_d a_{t,d} Cov(S_{t-d}, S_{t-j})`` for j >= 1, and ``K[t, 0] = s_t^2 + sum_d a_{t,d} K[t, d]``, where
-    Cov(S_{t-d}, S_{t-j}) stands in one of the last w rows. A pair (d, j) is visited once, with its mirror image; two d
-    at a time, as they read the same of a and of the new row.
+    ``K[t, j] = sum_d a_{t,d} Cov(S_{t-d}, S_{t-j})`` for j >= 1, and ``K[t, 0] = s_t^2 + sum_d a_{t,d} K[t, d]``. The
+    covariances of the last w queries are kept in a square, where query t has the place t mod w: both halves of it, as
+    rows that are read from end to end are twice as fast.
     """
     n, width = memory.shape
+    w = max(width - 1, 1)
     covariance = np.zeros((n, width))
+    square, weights = np.zeros((w, w)), np.zeros(w)
     for t in range(n):
-        last = min(t, width - 1)
+        place, last = t % w, min(t, width - 1)
         a, new = memory[t], covariance[t]
+        for d in range(1, last + 1):
+            weights[(t - d) % w] = a[d]
         variance = scale[t] * scale[t]
-        for d in range(1, last, 2):
-            old, older = covariance[t - d], covariance[t - d - 1]
-            weight, next_weight = a[d], a[d + 1]
-            total, next_total = weight * old[0] + next_weight * old[1], next_weight * older[0]
-            new[d + 1] += weight * old[1]
-            for gap in range(1, last - d):
-                total += a[d + 1 + gap] * old[gap + 1]
-                next_total += a[d + 1 + gap] * older[gap]
-                new[d + 1 + gap] += weight * old[gap + 1] + next_weight * older[gap]
-            new[d] += total
-            new[d + 1] += next_total
-            variance += weight * new[d] + next_weight * new[d + 1]
-        if last % 2 == 1:
-            new[last] += a[last] * covariance[t - last, 0]
-            variance += a[last] * new[last]
+        for d in range(1, last + 1):
+            row = square[(t - d) % w]
+            total = 0.0
+            for other in range(last):
+                total += row[other] * weights[other]
+            new[d] = total
+            variance += a[d] * total
         new[0] = variance
+        for d in range(min(last + 1, w)):  # in the place of query t - w
+            square[place, (t - d) % w] = new[d]
+            square[(t - d) % w, place] = new[d]
     return covariance

@@ -9,9 +9,9 @@ import numpy as np
 
 from hockeystick.compiling import kernel
 from hockeystick.errors import OptimisationError
+from hockeystick.strategies.banded_square_root import square_root_coefficients
 from hockeystick.strategies.matrix.banded import REASSOCIATE, autoregression, covariances
 from hockeystick.strategies.matrix.base import Array
-from hockeystick.strategies.optimise.banded_toeplitz import optimal_coefficients
 from hockeystick.strategies.optimise.minimise import minimise
 
 DIFFERENCES = np.array([1.0, -1.0])
@@ -40,8 +40,7 @@ def optimal_columns(steps: int, bands: int) -> Array:
         value, gradient = log_error(ratios(free))
         return value, (gradient[:, 1:] * inside).ravel()
 
-    toeplitz = optimal_coefficients(steps, bands)
-    start = (toeplitz[1:] / toeplitz[0] * inside).ravel()
+    start = (square_root_coefficients(bands)[1:] * inside).ravel()
     subject = f"a banded matrix with {bands} bands for {steps} steps"
     optimum = ratios(minimise(objective, start, subject))
     if optimum.min() < 0.0:
@@ -95,7 +94,7 @@ def _adjoint(scale: Array, memory: Array, covariance: Array) -> tuple[Array, Arr
         for d in range(1, last + 1):
             pulled[d] = slope[t, d] + variance * a[d]
             of_a[d] = variance * covariance[t, d]
-        for d in range(1, last, 2):  # two at a time, as there
+        for d in range(1, last, 2):  # two at a time, as they read the same of what is pulled
             old, older = covariance[t - d], covariance[t - d - 1]
             of_old, of_older = slope[t - d], slope[t - d - 1]
             weight, next_weight, pull, next_pull = a[d], a[d + 1], pulled[d], pulled[d + 1]
