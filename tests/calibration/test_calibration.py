@@ -376,6 +376,15 @@ def _told(monkeypatch: pytest.MonkeyPatch, below: float) -> tuple[noise_search.N
     return search, ran
 
 
+def test_where_one_look_is_enough_the_gaussian_says_how_epsilon_falls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is little amplification, so that heavy methods are looked at about where they meet the target."""
+    monkeypatch.setitem(FOUND, "gaussian", 3.6)
+    search, ran = _told(monkeypatch, below=2.8)
+    search._first_answer(search._start())
+    assert [where for method, where in ran if method == "comparison"] == [pytest.approx(3.6, rel=1e-2)]
+    assert search.slope == pytest.approx(2.8)
+
+
 def test_heavy_methods_are_looked_at_near_the_target_and_light_ones_lead_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """From where public batches meet the target, at more than twice the noise."""
     search, ran = _told(monkeypatch, below=2.8)

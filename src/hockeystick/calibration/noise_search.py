@@ -268,7 +268,9 @@ class NoiseSearch:
             self._report()
             assert self.best is not None  # the Gaussian has passed
             seen = self._values(self.best.upper.method, self.coarse)
-            self.slope = steepness_at(seen, passes) or guess.slope
+            # What one look is enough for is hardly amplified, and falls about as the Gaussian does.
+            alike = None if self.guess else steepness_at(self._values("gaussian", self.coarse), passes)
+            self.slope = steepness_at(seen, passes) or alike or guess.slope
             start = min(start, self._closest(seen))
         return start
 
@@ -411,9 +413,9 @@ class NoiseSearch:
                 continue
             cheap = seconds[chosen.method] <= min(ahead / NEARER, self.policy.heavy)
             nearer = names != light and abs(off) > FAR and cheap
+            meets = accountant(chosen.method).should_meet(pair, self.epsilon)
             if names != light and chosen.method == names[0] and not nearer:
                 outcomes += self.run(noise, names, settings, (Side.LOWER,), METHOD_GOAL)
-            meets = accountant(chosen.method).should_meet(pair, self.epsilon)
             if gap_within(outcomes, MEETING_GOAL if meets else METHOD_GOAL):
                 break
             if nearer:
