@@ -88,6 +88,9 @@ def test_opacus_without_poisson_sampling_is_refused() -> None:
         ([(0.0, 0.1, 2)], "noise_multiplier"),
         ([(1.0, 1.5, 2)], "sample_rate"),
         ([("a", 0.1, 2)], "noise_multiplier"),
+        ([(1.0, 5e-324, 2)], "sample_rate"),
+        ([(1.0, np.nan, 2)], "sample_rate"),
+        ([(np.True_, 0.1, 2)], "noise_multiplier"),
     ],
 )
 def test_what_is_no_opacus_history_is_refused(history: object, named: str) -> None:
@@ -121,6 +124,22 @@ def test_what_opacus_does_not_account_for_is_refused(run: hs.Mechanism, named: s
     refused(lambda: to_opacus([run]), named)
 
 
+UNITS = [
+    hs.Unit(kind="user", examples_per_user=4),
+    hs.Unit(neighbours="replace"),
+    hs.Unit(kind="user", examples_per_user=1, neighbours="replace"),
+]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: f"{unit.kind}-{unit.neighbours}")
+@pytest.mark.parametrize("convert", [lambda run: to_opacus([run]), to_jax_privacy, lambda run: to_opake([run])])
+def test_units_that_other_libraries_cannot_say_are_refused(unit, convert) -> None:
+    """Their epsilon of the description would be for one example: 2.35 where that of these users is 10.95."""
+    run = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=5), noise_multiplier=1.0)
+    assert convert(run)
+    refused(lambda: convert(run.model_copy(update={"unit": unit})), "unit", unit.neighbours)
+
+
 # JAX Privacy
 
 SAMPLERS = [
@@ -132,6 +151,10 @@ SAMPLERS = [
     hs.BMinSep(min_sep=4, sampling_prob=0.1, steps=50),
     hs.BMinSep(min_sep=4, sampling_prob=0.25, steps=50, warm_start=False),
 ]
+
+
+WRONG_COUNTS = [True, np.True_, 1.0, 1j, np.array([1]), np.array([]), 10**60, "1", None, 0, -1, np.nan]
+WRONG_RATES = [-0.5, 0.0, -0.0, 1.5, np.nan, np.inf, -np.inf, True, np.True_, np.array([0.5]), np.array(0.5), 1j, "0.5"]
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.kind)
@@ -161,6 +184,10 @@ def test_jax_privacy_b_min_sep_rates_are_those_of_available_examples() -> None:
         (sampler_to_jax_privacy(SAMPLERS[2]) | {"partition_type": "OTHER"}, "partition_type"),
         (sampler_to_jax_privacy(SAMPLERS[0]) | {"sampling_prob": 0.0}, "sampling_prob"),
         (sampler_to_jax_privacy(SAMPLERS[0]) | {"truncated_batch_size": 5}, "num_examples"),
+        *[(sampler_to_jax_privacy(SAMPLERS[0]) | {"cycle_length": wrong}, "cycle_length") for wrong in WRONG_COUNTS],
+        *[(sampler_to_jax_privacy(SAMPLERS[5]) | {"min_sep": wrong}, "min_sep") for wrong in WRONG_COUNTS],
+        *[(sampler_to_jax_privacy(SAMPLERS[5]) | {"sampling_prob": wrong}, "sampling_prob") for wrong in WRONG_RATES],
+        (sampler_to_jax_privacy(SAMPLERS[2]) | {"partition_type": 1}, "partition_type"),
         (object(), "object"),
     ],
 )
@@ -179,12 +206,19 @@ def test_jax_privacy_configurations_round_trip(run: hs.Mechanism) -> None:
 
 
 CONFIG = {"type": "BandMFExecutionPlanConfig", "iterations": 10, "strategy": [1.0], "sampling_prob": 0.1}
+WRONG_BANDS = [[0.0], [-0.0], [np.nan], [np.inf], [1e-40], [1e39], [True], ["1"], [1j], [None], [], 1.0, None, "1"]
+"""JAX Privacy multiplies the noise by the size of the band, in float32: none of these gives noise, or is a list."""
 
 
 @pytest.mark.parametrize(
     ("described", "named"),
     [
         (CONFIG | {"strategy": [1.0, 0.5]}, "2 bands"),
+        *[(CONFIG | {"strategy": wrong}, "strategy") for wrong in WRONG_BANDS],
+        (CONFIG | {"column_normalize": True}, "column_normalize"),
+        (CONFIG | {"noise_multiplier": np.True_}, "noise_multiplier"),
+        (CONFIG | {"accountant": {"neighboring_relation": "replace_one"}}, "replace_one"),
+        (CONFIG | {"accountant": {"neighboring_relation": 2}}, "neighboring_relation"),
         (CONFIG | {"accountant": SimpleNamespace(neighboring_relation="REPLACE_ONE")}, "REPLACE_ONE"),
         (CONFIG | {"truncated_batch_size": 5}, "num_examples"),
         (CONFIG | {"iterations": 0}, "iterations"),
@@ -205,6 +239,27 @@ def test_a_configuration_names_the_generator_of_its_noise() -> None:
         assert from_jax_privacy(CONFIG | {"dtype": dtype}) == from_jax_privacy(CONFIG)
     assert generator_from_jax_privacy(CONFIG | {"dtype": "bfloat16"}) == "jax-bfloat16"
     refused(lambda: generator_from_jax_privacy({"type": "DPExecutionPlan"}), "DPExecutionPlan")
+
+
+@pytest.mark.parametrize("band", [1.0, -0.1, 3.0, 1e-6, 1e6, np.float32(0.1)])
+@pytest.mark.parametrize("as_list", [list, tuple, np.array])
+def test_a_band_of_any_size_is_the_identity(band, as_list) -> None:
+    assert from_jax_privacy(CONFIG | {"strategy": as_list([band])}) == from_jax_privacy(CONFIG)
+
+
+@pytest.mark.parametrize(("band", "normalised"), [(-0.1, False), (1e-6, False), (1e6, False), (0.1, True), (3.0, True)])
+def test_noise_of_jax_privacy_is_the_converted_or_refused(band: float, normalised: bool) -> None:
+    """Against what the library adds: 30,000 numbers, whose deviation is 2 percent off with chance 1e-12."""
+    config = pytest.importorskip("jax_privacy.experimental.execution_plan").BandMFExecutionPlanConfig
+    nothing = pytest.importorskip("jax.numpy").zeros(30_000)
+    shown = {"iterations": 2, "sampling_prob": 0.5, "noise_multiplier": 2.0, "noise_seed": 1}
+    made = config(strategy=np.array([band]), column_normalize=normalised, epsilon=None, delta=None, **shown)
+    transform = made.plan.noise_addition_transform
+    added, _ = transform.update(nothing, transform.init(nothing))
+    if abs(float(np.std(added)) - 2.0) > 5 * 2.0 / np.sqrt(60_000):
+        refused(lambda: from_jax_privacy(made), "column_normalize")
+    else:
+        assert from_jax_privacy(made).sigma == 2.0
 
 
 def test_types_of_jax_are_read() -> None:
@@ -307,6 +362,8 @@ ALLOCATED = {"type": "KOutOfT", "inner": GAUSSIAN, "k": 4, "n_steps": 40, "alloc
         (STEP, {"type": "PoissonSampler", "sample_rate": 0.05}, "sample_rate"),
         (STEP, {"type": "PoissonSampler", "truncated_batch_size": 5}, "truncated_batch_size"),
         (STEP, {"type": "PoissonSampler", "n_steps": 2}, "accounts for 1 steps but 2"),
+        (STEP, {"type": "PoissonSampler", "sample_rate": np.array([0.01])}, "sample_rate"),
+        (ALLOCATED, {"type": "KOutOfTSampler", "k": 4, "t": 40, "allocation": "blocks"}, "allocation"),
         (ALLOCATED, {"type": "KOutOfTSampler", "k": 4, "t": 40, "allocation": "total"}, "allocation|k = 1"),
         (ALLOCATED, {"type": "KOutOfTSampler", "k": 4, "t": 20, "allocation": "block"}, "t = 40"),
         (ALLOCATED, {"type": "KOutOfTSampler", "k": 8, "t": 80, "allocation": "block"}, "k = 4"),
@@ -358,6 +415,11 @@ def test_opake_samplers_that_draw_what_is_accounted_for_are_accepted(process, sa
 )
 def test_opake_processes_without_a_counterpart_are_refused(process: object, named: str) -> None:
     refused(lambda: from_opake(process), named)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, 0.5, 0, -1, True, 1j, "1", np.array(1), [1]])
+def test_steps_of_an_opake_sampler_are_a_whole_number(wrong: object) -> None:
+    refused(lambda: from_opake(STEP, sampler={"type": "PoissonSampler", "n_steps": wrong}), "n_steps")
 
 
 def test_mechanisms_that_opake_has_not_are_refused() -> None:

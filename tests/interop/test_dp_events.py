@@ -44,6 +44,36 @@ def test_round_trips(event: object, sampler: object) -> None:
     assert to_dp_event(mechanism) == event
 
 
+@pytest.mark.parametrize("sampler", [hs.Poisson(sampling_prob=0.01, steps=3), hs.Deterministic(bins=2)])
+@pytest.mark.parametrize("unit", [{"kind": "user", "examples_per_user": 4}, {"neighbours": "replace"}])
+def test_units_that_events_cannot_say_are_refused(sampler, unit) -> None:
+    run = hs.Mechanism(sampler=sampler, noise_multiplier=1.5, unit=hs.Unit(**unit))
+    with pytest.raises(UnsupportedError, match="unit"):
+        to_dp_event(run)
+    with pytest.raises(UnsupportedError, match="unit"):
+        phases_to_dp_event([run.model_copy(update={"unit": hs.Unit()}), run])
+
+
+WRONG = [None, True, "1.0", 1j, [1.0], float("nan"), float("inf"), -1.0, 0.0]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+@pytest.mark.parametrize(
+    "made",
+    [
+        dp_event.GaussianDpEvent,
+        lambda wrong: dp_event.PoissonSampledDpEvent(wrong, GAUSSIAN),
+        lambda wrong: dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(wrong)),
+        lambda wrong: dp_event.TruncatedSubsampledGaussianDpEvent(1000, wrong, 20, 1.5),
+        lambda wrong: dp_event.TruncatedSubsampledGaussianDpEvent(1000, 0.01, 20, wrong),
+        lambda wrong: dp_event.SampledWithoutReplacementDpEvent(100, 10, dp_event.GaussianDpEvent(wrong)),
+    ],
+)
+def test_what_is_no_number_in_an_event_is_refused(made, wrong) -> None:
+    with pytest.raises(InvalidInputError, match=r"^The '\w+' field .* Got [^\n]* instead\.$"):
+        from_dp_event(repeated(made(wrong), 2))
+
+
 @pytest.mark.parametrize(
     ("event", "steps"),
     [

@@ -1,10 +1,11 @@
-"""Reading configurations of other libraries without importing them: objects by their class's name, or tables."""
+"""Configurations of other libraries, which are not imported: objects by their class's name, or tables."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.spec import plain, real_number
+from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+from hockeystick.mechanism import Mechanism, Unit
+from hockeystick.spec import MAX_EXAMPLES, plain, real_number
 
 _MISSING = object()
 
@@ -33,14 +34,34 @@ def read_number(described: Any, name: str) -> float:
     return real_number(name, read(described, name))
 
 
-def read_count(described: Any, name: str) -> int:
-    """A field that is a whole number from 1 on."""
-    return checked_count(name, read(described, name))
+def read_count(described: Any, name: str, default: Any = _MISSING) -> int:
+    """A field that is a whole number from 1 to MAX_EXAMPLES."""
+    return checked_count(name, read(described, name, default))
+
+
+def read_name(described: Any, name: str, default: Any = _MISSING) -> str | None:
+    """A field that is a member of an enumeration, or the name of one; None where it is None."""
+    value = read(described, name, default)
+    named = getattr(value, "name", value)
+    if named is not None and not isinstance(named, str):
+        raise InvalidInputError(f"The {name!r} field must be a name. Got {shortened(value)} instead.")
+    return named
 
 
 def checked_count(name: str, value: object) -> int:
-    """The value as a whole number from 1 on; raises InvalidInputError for anything else."""
+    """The value as a whole number from 1 to MAX_EXAMPLES; raises InvalidInputError for anything else."""
     value = plain(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidInputError(f"The {name!r} field must be a whole number from 1 on. Got {shortened(value)} instead.")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_EXAMPLES:
+        raise InvalidInputError(
+            f"The {name!r} field must be a whole number from 1 to {MAX_EXAMPLES}. Got {shortened(value)} instead."
+        )
     return value
+
+
+def check_unit(mechanism: Mechanism) -> None:
+    """Refuse a unit that descriptions of other libraries cannot say: all but one example that is zeroed out."""
+    if mechanism.unit != Unit():
+        raise UnsupportedError(
+            f"The unit of the mechanism must be one example that is zeroed out to be converted. Got "
+            f"{mechanism.unit.described}, neighbours = {mechanism.unit.neighbours!r} instead."
+        )

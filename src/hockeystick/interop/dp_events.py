@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
-from hockeystick.interop.described import read_count
+from hockeystick.interop.described import check_unit, read_count, read_number
 from hockeystick.interop.peer import load
 from hockeystick.mechanism import Mechanism, Unit
 from hockeystick.samplers import Deterministic, FixedSize, Poisson
@@ -97,8 +97,8 @@ def to_dp_event(mechanism: Mechanism) -> Any:
     Fixed batches are described for zero-out neighbours, as everywhere in hockeystick; dp_accounting calls that
     relation REPLACE_SPECIAL.
 
-    Raises: UnsupportedError, naming the strategy or the sampler that DpEvent cannot describe; InvalidInputError when
-    there is no noise multiplier yet.
+    Raises: UnsupportedError, naming the strategy, the sampler or the unit that DpEvent cannot describe;
+    InvalidInputError when there is no noise multiplier yet.
     """
     dp_event = load("dp_accounting.dp_event")
     strategy, sampler = mechanism.strategy.kind, mechanism.sampler.kind
@@ -113,6 +113,8 @@ def to_dp_event(mechanism: Mechanism) -> Any:
             "No DpEvent describes the sampler 'fixed_size' for examples that are zeroed out; only unit.neighbours = "
             "'replace' can be converted."
         )
+    if not isinstance(mechanism.sampler, FixedSize):
+        check_unit(mechanism)
     step, count = _TO_EVENT[sampler](mechanism.sampler, mechanism.sigma, dp_event)
     return step if count == 1 else dp_event.SelfComposedDpEvent(step, count)
 
@@ -164,19 +166,19 @@ def _leaves(event: Any, dp_event: Any) -> Counter[Leaf]:
 
 
 def _gaussian(event: Any, dp_event: Any) -> Counter[Leaf]:
-    return Counter({(float(event.noise_multiplier),): 1})
+    return Counter({(read_number(event, "noise_multiplier"),): 1})
 
 
 def _poisson(event: Any, dp_event: Any) -> Counter[Leaf]:
     if type(event.event) is not dp_event.GaussianDpEvent:
         raise UnsupportedError(f"Under Poisson sampling only a GaussianDpEvent is known. Got {shortened(event.event)}.")
-    return Counter({(float(event.event.noise_multiplier), float(event.sampling_probability)): 1})
+    return Counter({(read_number(event.event, "noise_multiplier"), read_number(event, "sampling_probability")): 1})
 
 
 def _truncated(event: Any, dp_event: Any) -> Counter[Leaf]:
     leaf = (
-        float(event.noise_multiplier),
-        float(event.sampling_probability),
+        read_number(event, "noise_multiplier"),
+        read_number(event, "sampling_probability"),
         read_count(event, "truncated_batch_size"),
         read_count(event, "dataset_size"),
     )
@@ -188,7 +190,7 @@ def _without_replacement(event: Any, dp_event: Any) -> Counter[Leaf]:
         raise UnsupportedError(
             f"Under sampling without replacement only a GaussianDpEvent is known. Got {shortened(event.event)}."
         )
-    noise = 2.0 * float(event.event.noise_multiplier)
+    noise = 2.0 * read_number(event.event, "noise_multiplier")
     size, examples = (read_count(event, name) for name in ("sample_size", "source_dataset_size"))
     return Counter({(noise, size, examples): 1})
 
@@ -205,6 +207,10 @@ def _self_composed(event: Any, dp_event: Any) -> Counter[Leaf]:
 
 def _composed(event: Any, dp_event: Any) -> Counter[Leaf]:
     total: Counter[Leaf] = Counter()
+    if not isinstance(event.events, list | tuple):
+        raise InvalidInputError(
+            f"The 'events' field of ComposedDpEvent must be a list. Got {shortened(event.events)} instead."
+        )
     for part in event.events:
         total += _leaves(part, dp_event)
     return total

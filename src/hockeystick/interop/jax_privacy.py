@@ -23,12 +23,16 @@ from typing import Any
 import numpy as np
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
-from hockeystick.interop.described import kind_of, read, read_count, read_number
+from hockeystick.interop.described import check_unit, kind_of, read, read_count, read_name, read_number
 from hockeystick.interop.dp_events import from_dp_event
 from hockeystick.mechanism import Mechanism
 from hockeystick.noise.generators import GENERATORS
 from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson, Poisson, Sampler
+from hockeystick.spec import real_number
 
+LARGEST_BAND = 1e6
+"""JAX Privacy multiplies the noise by the size of the band and divides it again, in float32: from its inverse to this
+the quotient keeps its bits."""
 WIDE = ("jax-float32", "jax-float64")
 """Generators that are taken for Gaussian, but for their ends."""
 
@@ -44,8 +48,8 @@ def from_jax_privacy(described: Any) -> Mechanism:
 
     Raises: UnsupportedError, in one sentence, for noise in a type of 16 bits, whose numbers are far from Gaussian (128
         different ones in bfloat16), when a plan's sampler is not the one that its event accounts for, for
-        more than one band (a plan does not say its strategy), substitution of examples and unknown classes;
-        InvalidInputError for values that a mechanism does not allow.
+        more than one band (a plan does not say its strategy), normalised columns, substitution of examples and unknown
+        classes; InvalidInputError for values that a mechanism does not allow.
     """
     kind = kind_of(described)
     if kind == "BandMFExecutionPlanConfig":
@@ -124,13 +128,15 @@ def sampler_to_jax_privacy(sampler: Sampler) -> dict[str, Any]:
 def to_jax_privacy(mechanism: Mechanism) -> dict[str, Any]:
     """The ``BandMFExecutionPlanConfig`` of plain DP-SGD with Poisson sampling, as a table with its ``type``.
 
-    Raises: UnsupportedError, naming the strategy or the sampler; InvalidInputError without a noise multiplier.
+    Raises: UnsupportedError, naming the strategy, the sampler or the unit; InvalidInputError without a noise
+        multiplier.
     """
     sampler = mechanism.sampler
     if mechanism.strategy.kind != "identity":
         raise UnsupportedError(f"Only the strategy 'identity' can be converted. Got {mechanism.strategy.kind!r}.")
     if not isinstance(sampler, Poisson):
         raise UnsupportedError(f"A BandMFExecutionPlanConfig draws Poisson batches. Got the sampler {sampler.kind!r}.")
+    check_unit(mechanism)
     return {
         "type": "BandMFExecutionPlanConfig",
         "iterations": sampler.steps,
@@ -151,12 +157,7 @@ def _from_config(config: Any) -> Mechanism:
             f"Noise of the generator {generator!r} is too far from Gaussian to be converted; use dtype = float32, or "
             f"noise of hockeystick."
         )
-    bands = np.size(read(config, "strategy"))
-    if bands != 1:
-        raise UnsupportedError(
-            f"Only a strategy of one band can be converted. Got {bands} bands; save C with numpy and use the strategy "
-            f"'custom' with the converted sampler."
-        )
+    _check_strategy(config)
     _check_relation(read(config, "accountant", None))
     truncated = read(config, "truncated_batch_size", None)
     sampler = Poisson(
@@ -165,16 +166,44 @@ def _from_config(config: Any) -> Mechanism:
         truncated_batch_size=truncated,
         num_examples=None if truncated is None else read_count(config, "num_examples"),
     )
-    return Mechanism(sampler=sampler, noise_multiplier=read(config, "noise_multiplier", None))
+    noise = read(config, "noise_multiplier", None)
+    return Mechanism(
+        sampler=sampler, noise_multiplier=None if noise is None else real_number("noise_multiplier", noise)
+    )
+
+
+def _check_strategy(config: Any) -> None:
+    """Refuse all but one band, whose noise is the identity's: multiplied by the band's size, and divided by it."""
+    strategy = read(config, "strategy")
+    if not isinstance(strategy, list | tuple) and np.ndim(strategy) == 1:
+        strategy = list(strategy)
+    if not isinstance(strategy, list | tuple):
+        raise InvalidInputError(f"The 'strategy' field must be a list of numbers. Got {shortened(strategy)} instead.")
+    if len(strategy) != 1:
+        raise UnsupportedError(
+            f"Only a strategy of one band can be converted. Got {len(strategy)} bands; save C with numpy and use the "
+            f"strategy 'custom' with the converted sampler."
+        )
+    band = real_number("strategy", strategy[0])
+    if not 1.0 / LARGEST_BAND <= abs(band) <= LARGEST_BAND:
+        raise InvalidInputError(
+            f"The 'strategy' field must have a band of size {1.0 / LARGEST_BAND:g} to {LARGEST_BAND:g}. "
+            f"Got {band!r} instead."
+        )
+    if read(config, "column_normalize", False) is not False:
+        raise UnsupportedError(
+            "The 'column_normalize' field must be False, because the noise of normalised columns is multiplied by the "
+            "band's size and not divided by it."
+        )
 
 
 def _from_plan(plan: Any) -> Mechanism:
     _check_relation(plan)
     accounted = from_dp_event(read(plan, "dp_event"))
     strategy = read(plan, "batch_selection_strategy")
-    if read(strategy, "cycle_length", 1) != 1 and kind_of(strategy) == "CyclicPoissonSampling":
-        raise UnsupportedError("A plan of several bands does not say its strategy; convert its sampler alone.")
     drawn = sampler_from_jax_privacy(strategy, num_examples=getattr(accounted.sampler, "num_examples", None))
+    if isinstance(drawn, CyclicPoisson):
+        raise UnsupportedError("A plan of several bands does not say its strategy; convert its sampler alone.")
     if drawn != accounted.sampler:
         raise UnsupportedError(
             f"The plan draws batches by {kind_of(strategy)} but its event accounts for another sampler, "
@@ -185,22 +214,23 @@ def _from_plan(plan: Any) -> Mechanism:
 
 def _check_relation(described: Any) -> None:
     """Refuse substitution, for which JAX Privacy adds noise of twice the noise multiplier of its event."""
-    relation = read(described, "neighboring_relation", None)
-    if getattr(relation, "name", relation) == "REPLACE_ONE":
-        raise UnsupportedError("REPLACE_ONE neighbours cannot be converted; only zero-out and add or remove can.")
+    relation = read_name(described, "neighboring_relation", None)
+    if relation not in _RELATIONS:
+        raise UnsupportedError(
+            f"The relation {shortened(relation)} cannot be converted; only ADD_OR_REMOVE_ONE and REPLACE_SPECIAL can."
+        )
 
 
 def _from_cyclic(described: Any, num_examples: int | None) -> Sampler:
-    groups, steps = read(described, "cycle_length", 1), read_count(described, "iterations")
+    groups, steps = read_count(described, "cycle_length", 1), read_count(described, "iterations")
     rate, truncated = read_number(described, "sampling_prob"), read(described, "truncated_batch_size", None)
     if groups == 1:
         size = num_examples if truncated is not None else None
         return Poisson(sampling_prob=rate, steps=steps, truncated_batch_size=truncated, num_examples=size)
     if truncated is not None:
         raise UnsupportedError("Truncated batches of cyclic Poisson sampling have not been analysed.")
-    partition = read(described, "partition_type", "EQUAL_SPLIT")
-    name = str(getattr(partition, "name", partition))
-    if name not in _PARTITIONS:
+    name = read_name(described, "partition_type", "EQUAL_SPLIT")
+    if name is None or name not in _PARTITIONS:
         raise InvalidInputError(
             f"The 'partition_type' field must be one of {', '.join(_PARTITIONS)}. Got {shortened(name)} instead."
         )
@@ -218,6 +248,8 @@ def _from_bins(described: Any, num_examples: int | None) -> Sampler:
 
 def _from_min_sep(described: Any, num_examples: int | None) -> Sampler:
     chance, min_sep = read_number(described, "sampling_prob"), read_count(described, "min_sep")
+    if not 0.0 < chance <= 1.0:
+        raise InvalidInputError(f"The 'sampling_prob' field must be above 0, and at most 1. Got {chance!r} instead.")
     truncated = read(described, "truncated_batch_size", None)
     return BMinSep(
         min_sep=min_sep,
@@ -240,6 +272,8 @@ def _cyclic(rate: float, steps: int, groups: int, truncated: int | None, partiti
     }
 
 
+_RELATIONS = (None, "ADD_OR_REMOVE_ONE", "REPLACE_SPECIAL")
+"""None where a plan does not say it."""
 _PARTITIONS: dict[str, Any] = {"EQUAL_SPLIT": "equal", "INDEPENDENT": "independent"}
 _SAMPLERS: dict[str, Callable[[Any, int | None], Sampler]] = {
     "CyclicPoissonSampling": _from_cyclic,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
-from hockeystick.interop.described import checked_count
+from hockeystick.interop.described import check_unit, checked_count
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import Poisson
 from hockeystick.spec import real_number
@@ -27,6 +27,9 @@ EXACT = "hockeystick"
 """The name of the accountant whose history has the rate of the loader itself."""
 GRID = 2**24
 """The number of values that torch draws a float32 from, uniformly, on a CPU: the multiples of 1 / GRID below 1."""
+
+SMALLEST_RATE = 1e-30
+"""The smallest rate that is read; in float32 rates below 1e-45 are 0, and no example is drawn."""
 
 
 def from_opacus(
@@ -102,8 +105,8 @@ def to_opacus(mechanisms: Sequence[Mechanism]) -> History:
     >>> to_opacus([hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.01, steps=100), noise_multiplier=1.0)])
     [(1.0, 0.01, 100)]
 
-    Raises: UnsupportedError, naming the strategy or the sampler that no history describes; InvalidInputError when
-        there is no noise multiplier yet.
+    Raises: UnsupportedError, naming the strategy, the sampler or the unit that no history describes; InvalidInputError
+        when there is no noise multiplier yet.
     """
     return [_entry(mechanism) for mechanism in mechanisms]
 
@@ -149,8 +152,10 @@ def _accounted(sample_rate: float) -> tuple[float, float]:
 
 def _checked_rate(rate: object) -> float:
     value = real_number("sample_rate", rate)
-    if not 0.0 < value <= 1.0:
-        raise InvalidInputError(f"The 'sample_rate' field must be above 0, and at most 1. Got {value!r} instead.")
+    if not SMALLEST_RATE <= value <= 1.0:
+        raise InvalidInputError(
+            f"The 'sample_rate' field must be at least {SMALLEST_RATE:g}, and at most 1. Got {value!r} instead."
+        )
     return value
 
 
@@ -184,4 +189,5 @@ def _entry(mechanism: Mechanism) -> tuple[float, float, int]:
         raise UnsupportedError(f"Opacus accounts for Poisson sampling alone. Got the sampler {sampler.kind!r}.")
     if sampler.truncated_batch_size is not None:
         raise UnsupportedError("Opacus does not account for the truncation of batches ('truncated_batch_size').")
+    check_unit(mechanism)
     return mechanism.sigma, sampler.sampling_prob, sampler.steps

@@ -17,9 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
-from hockeystick.interop.described import kind_of, read, read_count, read_number
+from hockeystick.interop.described import check_unit, checked_count, kind_of, read, read_count, read_name, read_number
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import Deterministic, Poisson, RandomAllocation, Sampler
+from hockeystick.spec import PLAIN
 
 _DRAWS = {"PoissonSampler": "poisson", "KOutOfTSampler": "random_allocation", "SequentialBatchSampler": "deterministic"}
 """What the samplers of opake draw."""
@@ -58,8 +59,8 @@ def from_opake(process: Any, *, sampler: Any = None) -> tuple[Mechanism, ...]:
 def to_opake(mechanisms: Sequence[Mechanism]) -> dict[str, Any]:
     """The process of mechanisms that are run on the same examples: nested tables with the classes' names as ``type``.
 
-    Raises: UnsupportedError, naming the strategy or the sampler that opake has not; InvalidInputError when there is no
-        mechanism, or no noise multiplier.
+    Raises: UnsupportedError, naming the strategy, the sampler or the unit that opake has not; InvalidInputError when
+        there is no mechanism, or no noise multiplier.
     """
     if not mechanisms:
         raise InvalidInputError("The 'mechanisms' argument must have at least one mechanism.")
@@ -101,7 +102,7 @@ def _poisson(process: Any) -> Sampler:
 
 def _allocation(process: Any) -> Sampler:
     picks, steps = read_count(process, "k"), read_count(process, "n_steps")
-    allocation = read(process, "allocation")
+    allocation = read_name(process, "allocation")
     if allocation == "total":
         return RandomAllocation(bins=steps, participations=picks)
     if allocation != "block":
@@ -138,14 +139,14 @@ def _check_sampler(sampler: Any, mechanisms: Sequence[Mechanism]) -> None:
     for mechanism in mechanisms:
         for field, accounted in _fields(mechanism.sampler, sampler):
             drawn = read(sampler, field, accounted)
-            if drawn != accounted:
+            if type(drawn) not in PLAIN or drawn != accounted:
                 raise UnsupportedError(
                     f"The process accounts for {field} = {shortened(accounted)} but batches are drawn with "
                     f"{shortened(drawn)}."
                 )
     steps = read(sampler, "n_steps", None) if draws == "poisson" else None
     total = sum(mechanism.sampler.steps for mechanism in mechanisms)
-    if steps is not None and steps > total:
+    if steps is not None and checked_count("n_steps", steps) > total:
         raise UnsupportedError(f"The process accounts for {total} steps but {steps} batches are drawn.")
 
 
@@ -153,10 +154,10 @@ def _fields(accounted: Sampler, drawn: Any) -> list[tuple[str, Any]]:
     """Fields of opake's sampler, with the values that they have to have for what is accounted for."""
     if isinstance(accounted, Poisson):
         return [("sample_rate", accounted.sampling_prob), ("truncated_batch_size", accounted.truncated_batch_size)]
-    allocation = read(drawn, "allocation", None)
+    allocation = read_name(drawn, "allocation", None)
     if not isinstance(accounted, RandomAllocation) or allocation is None:
         return []
-    if allocation == "total" or accounted.participations > 1:
+    if allocation != "block" or accounted.participations > 1:
         return [("allocation", "total"), ("k", accounted.participations), ("t", accounted.bins)]
     blocks = min(read_count(drawn, "k"), accounted.epochs)
     return [("k", blocks), ("t", blocks * accounted.bins)]
@@ -165,6 +166,7 @@ def _fields(accounted: Sampler, drawn: Any) -> list[tuple[str, Any]]:
 def _process(mechanism: Mechanism) -> dict[str, Any]:
     if mechanism.strategy.kind != "identity":
         raise UnsupportedError(f"Only the strategy 'identity' can be converted. Got {mechanism.strategy.kind!r}.")
+    check_unit(mechanism)
     sampler = mechanism.sampler
     inner = {"type": "Gaussian", "noise_multiplier": mechanism.sigma}
     if isinstance(sampler, Deterministic):
