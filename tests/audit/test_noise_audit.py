@@ -88,6 +88,20 @@ def test_the_bets_on_the_scale_are_fair_by_integration(scale):
     assert np.exp(paid[:, 0]) * normal == pytest.approx(np.exp(-0.5 * (at / scale) ** 2) / scale, rel=1e-9)
 
 
+@pytest.mark.parametrize("size", [2, 3, 7, 64, 65])
+def test_bets_at_a_distance_are_products_of_bets_on_the_next_number(size):
+    """Against the sums themselves, over the bets of which the test above shows that they are fair."""
+    for seed in range(3):
+        u = np.random.default_rng(seed).standard_normal(size)
+        u[size // 2 :] += seed * u[: size - size // 2]
+        worth = [
+            np.exp(sum(whiteness._correlated(u[j - s, None, None], u[j, None, None])[0] for j in range(s, size)))
+            for s in range(1, size)
+        ]
+        assert np.exp(whiteness._at_distances(u)) == pytest.approx(np.mean(worth), rel=1e-9)
+    assert whiteness._at_distances(np.ones(1)) == 0.0
+
+
 def test_the_bets_on_the_shape_are_fair():
     """Either outcome of one coin of chance p, weighted by it."""
     for chance in (0.5, 0.0027):
@@ -136,6 +150,17 @@ def test_bets_on_an_end_seldom_pay_for_normal_numbers():
     assert sum(logarithm >= np.log(20.0) for logarithm in worth) <= allowed
 
 
+def test_bets_at_a_distance_seldom_pay_for_normal_numbers():
+    """As above: each of 400 runs reaches 20 with probability at most 1/20, and the mean of their worth is about 1.
+
+    Worths above 20 are cut, so that the mean of 400 has a deviation of at most .22; it exceeds 2 with chance 1e-5."""
+    allowed, runs = 43, 400
+    rng = np.random.default_rng(0)
+    worth = np.exp([whiteness._at_distances(rng.standard_normal(300)) for _ in range(runs)])
+    assert (worth >= 20.0).sum() <= allowed
+    assert np.minimum(worth, 20.0).mean() < 2.0
+
+
 @pytest.mark.parametrize("name", ["identity", "banded", "tree"])
 def test_coordinates_that_are_looked_at_in_turn_say_what_all_at_once_do(name, monkeypatch):
     claimed, noise = mechanism(name), rows(name).astype(np.float32)
@@ -170,6 +195,30 @@ def skipped(name):
     noise = rows(name)
     noise[30] = 0.0
     return noise
+
+
+def negated(name):
+    noise = rows(name)
+    noise[50] = -noise[20]
+    return noise
+
+
+def copied(target, source, sign=1.0):
+    """The same parameters have, in every row, the noise of others."""
+
+    def make(name):
+        noise = rows(name)
+        noise[:, target] = sign * noise[:, source]
+        return noise
+
+    return make
+
+
+def overlapping(name):
+    """The counter of the generator moves on by half a row."""
+    stream = np.random.default_rng(0).standard_normal(SIZE // 2 * (STEPS + 1))
+    z = np.stack([stream[t * (SIZE // 2) :][:SIZE] for t in range(STEPS)])
+    return SIGMA * mechanism(name).matrix.solve(z)
 
 
 def another_key(name):
@@ -210,6 +259,11 @@ FAULTS = {
     "sigma divided by the batch": (lambda name: rows(name) / 20.0, "scale"),
     "a row reused": (repeated, "repeated_rows"),
     "a row of z reused": (repeated_before_c, "repeated_rows"),
+    "minus a row used before": (negated, "repeated_rows"),
+    "two equal halves": (copied(slice(250, 500), slice(0, 250)), "repeated_blocks"),
+    "a half and its negative": (copied(slice(250, 500), slice(0, 250), -1.0), "repeated_blocks"),
+    "forty parameters with the noise of others": (copied(slice(410, 450), slice(17, 57)), "repeated_blocks"),
+    "rows that overlap": (overlapping, "repeated_blocks"),
     "noise skipped once": (skipped, "repeated_rows"),
     "the stream from the start again": (from_the_start_again, "repeated_rows"),
     "noise skipped on one of two ranks": (of_two_ranks(0.5, 0.0), "scale"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.fft import irfft, next_fast_len, rfft
 from scipy.linalg import cholesky, solve_triangular
 from scipy.special import ndtr
 
@@ -31,6 +32,8 @@ REPEAT_COORDINATES = 64
 """Numbers of a row that tell whether it repeats another row: a repeat of so many numbers is unmistakable."""
 REPEAT_SPREAD = 0.1
 """A repeated number is expected within this many standard deviations."""
+MOST_AT_DISTANCES = 1 << 22
+"""Numbers, of the first rows, that are compared with those at every distance."""
 _SIZES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 SCALES: Array = np.array([1.0 - s for s in _SIZES] + [1.0 + s for s in _SIZES] + [0.01, 0.1, 0.25, 2.0, 4.0, 10.0])
 """Standard deviations that the bets on the scale believe in, in units of the claimed one."""
@@ -57,7 +60,8 @@ SAYS = {
     "middle": "C times the noise has more, or fewer, small values than a Gaussian.",
     "tails": "C times the noise has more, or fewer, large values than a Gaussian.",
     "ends": "C times the noise has next to no values as large as a Gaussian takes so often, on one side or on both.",
-    "repeated_rows": "A row of the noise, or of C times the noise, repeats an earlier row or is zero.",
+    "repeated_blocks": "C times the noise is correlated with itself at some distance, as where a block is used twice.",
+    "repeated_rows": "A row of the noise, or of C times the noise, repeats an earlier row or minus it, or is zero.",
     "not_finite": "The noise has a value that is not a finite number.",
 }
 
@@ -76,7 +80,8 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
 
     The audit looks at ``C x / sigma`` for the rows x, which is standard normal and independent under the claim: its
     scale, mean and shape, whether it ends where a Gaussian does not, the correlation of its rows with earlier ones and
-    of neighbouring coordinates, and rows that repeat an earlier one, before or after C, or are zero.
+    of neighbouring coordinates, blocks that are used twice at any distance, with either sign, and rows that repeat an
+    earlier one or its negative, before or after C, or are zero. Copies in another order are not seen.
 
     Formal guarantee: noise with exactly the claimed distribution is found broken with probability at most ``level``
     (docs/theory/audits.md). Noise in floating point has it up to the errors that the noise stream states, at most half
@@ -90,7 +95,8 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
         mechanism: has a noise multiplier.
         level: false-alarm probability, between 0 and 1.
 
-    Cost: memory for all rows, in float32 where they are; time O(rows^2) for repeats.
+    Cost: memory for all rows, in float32 where they are; time O(rows^2) for repeats of rows, and one Fourier transform
+    of the first ``MOST_AT_DISTANCES`` numbers.
 
     Raises: InvalidInputError for no rows, rows of different shapes, too many of them or too large ones;
     UnsupportedError for a tree of too many steps.
@@ -105,14 +111,20 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
     bets: dict[str, Array] = {}
     paid: dict[str, Array] = {}
     width = max(AT_A_TIME // len(kept), REPEAT_COORDINATES)
+    few, leading = max(MOST_AT_DISTANCES // kept[0].size, 1), []
     for start in range(0, kept[0].size, width):
         x = np.stack([row[start : start + width + 1] for row in kept]).astype(np.float64) / mechanism.sigma
         u = whitened(x)
         if not bets:
             bets["repeated_rows"] = _repeats(u, x, pivots)
+        leading.append(u[:few, :width])
         for name, logs in _payments(u, width).items():  # of a product of bets, whose numbers are independent
             paid[name] = paid[name] + logs if name in paid else logs
     bets |= {name: _best(logs) for name, logs in paid.items()}
+    bets["repeated_blocks"] = np.full(
+        len(kept), -np.inf
+    )  # its worth in the end is a bet; what it is before, is not said
+    bets["repeated_blocks"][-1] = _at_distances(np.concatenate(leading, axis=1).ravel()[:MOST_AT_DISTANCES])
     curves = np.stack(list(bets.values()))
     refuted = bool((np.logaddexp.reduce(curves, axis=0) - log(len(bets))).max() >= -log(level))
     highest = {name: float(curve.max()) for name, curve in bets.items()}
@@ -249,6 +261,24 @@ def _earlier_rows(u: Array) -> Array:
     return np.concatenate(parts, axis=1)
 
 
+def _at_distances(u: Array) -> float:
+    """The logarithm of what a mixture of bets is worth that each number is correlated with the one at some distance.
+
+    For a distance s and a shift rho the number u_j is ``N(rho u_(j - s), 1)`` given those before it, which pays
+    ``rho sum_j u_j u_(j - s) - rho^2 / 2 sum_j u_(j - s)^2`` in all. A transform has the sums of products for all s.
+
+    Args:
+        u: standard normal under the claim, rows one after the other, shape (numbers,).
+    """
+    if u.size < 2:
+        return 0.0
+    length = next_fast_len(2 * u.size, real=True)
+    products = irfft(np.abs(rfft(u, length)) ** 2, length)[1 : u.size, None]
+    squares = np.square(u).cumsum()[-2::-1, None]  # of all but the last s numbers
+    worth = np.logaddexp.reduce([np.logaddexp.reduce(rho * products - 0.5 * rho**2 * squares) for rho in SHIFTS])
+    return float(worth[0]) - log(SHIFTS.size * (u.size - 1.0))
+
+
 def _share(inside: NDArray[np.bool_], chance: float, odds: Array = ODDS) -> Array:
     """Pays for another share of numbers in a range that a standard normal hits with this chance."""
     return _other_odds(inside.sum(axis=1)[:, None], np.array(chance), odds=odds, size=inside.shape[1])
@@ -281,7 +311,7 @@ def _beyond(u: Array) -> NDArray[np.integer[Any]]:
 
 
 def _repeats(u: Array, x: Array, pivots: Array) -> Array:
-    """The logarithm, after each row, of a mixture of bets that one row repeats one before it, or is zero.
+    """The logarithm, after each row, of a mixture of bets that one row repeats one before it, or minus it, or is zero.
 
     Given the rows before, ``u_t = C_tt x_t + (what they add)`` is standard normal, and a bet says that it is within
     ``REPEAT_SPREAD`` of what a repeated x_t or u_t would make it. The bet on row t pays e_t, of expectation 1 given the
@@ -295,7 +325,9 @@ def _repeats(u: Array, x: Array, pivots: Array) -> Array:
         distances = np.concatenate(
             [
                 pivots[t] ** 2 * _distances(x[:t], x[t]),
+                pivots[t] ** 2 * _distances(-x[:t], x[t]),
                 _distances(u[:t], u[t]),
+                _distances(-u[:t], u[t]),
                 [pivots[t] ** 2 * float(x[t] @ x[t])],
             ]
         )
