@@ -5,7 +5,23 @@ An entry is (path, old text, new text, reason, tests); the old text occurs once 
 
 RECORD = "tests/training/test_record.py"
 
+ACCOUNTANT = "tests/training/test_opacus_accountant.py"
+
 FAULTS = [
+    (
+        "training/torch/accountant.py",
+        "if steps > sampler.drawn - before:",
+        "if steps < sampler.drawn - before - 9:",
+        "shuffled batches of the loader that make_private was given are certified as Poisson batches",
+        f"{ACCOUNTANT}::test_steps_on_batches_of_another_loader_are_refused",
+    ),
+    (
+        "training/torch/accountant.py",
+        "self.drawn += 1",
+        "self.drawn += 2",
+        "two steps on one batch are certified as steps on two",
+        f"{ACCOUNTANT}::test_two_steps_on_one_batch_are_refused",
+    ),
     (
         "training/torch/optimizer.py",
         "if isinstance(module, AbstractGradSampleModule) and not self.sharded:",

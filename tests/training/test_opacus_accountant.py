@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 opacus = pytest.importorskip("opacus")
 pytest.importorskip("hockeystick.training.torch")
 get_noise_multiplier = opacus.accountants.utils.get_noise_multiplier
+BatchMemoryManager = pytest.importorskip("opacus.utils.batch_memory_manager").BatchMemoryManager
 DataLoader, TensorDataset = torch.utils.data.DataLoader, torch.utils.data.TensorDataset
 
 
@@ -112,6 +113,42 @@ def test_a_poisson_loader_of_ones_own_is_accounted_at_its_rate():
     assert engine.accountant.history == [(1.0, 0.3, 3)]
     exact = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.3, steps=3), noise_multiplier=1.0)
     assert engine.get_epsilon(1e-5) >= hs.certify(exact, delta=1e-5).epsilon.lower
+
+
+def test_steps_on_batches_of_another_loader_are_refused():
+    """The loader that ``make_private`` was given shuffles, and has other batches than the accountant is for."""
+    raw = of_length(4, 5)
+    engine, model, optimizer, loader = made(raw)
+    with pytest.raises(UnsupportedError, match="number 1, and the loader that make_private returned has given 0"):
+        trained(model, optimizer, raw, 1)
+    engine, model, optimizer, loader = made(raw)
+    trained(model, optimizer, loader, 2)
+    with pytest.raises(UnsupportedError, match=r"number 9, .* has given 8;"):
+        trained(model, optimizer, raw, 1)
+    assert len(engine.accountant) == 8
+
+
+def test_two_steps_on_one_batch_are_refused():
+    _, model, optimizer, loader = made(of_length(4, 5))
+    for x, y in loader:
+        for step in range(2):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            if step:
+                with pytest.raises(UnsupportedError, match=r"number 2, .* has given 1;"):
+                    optimizer.step()
+            else:
+                optimizer.step()
+        break
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_are_counted_where_they_are_split_and_read_ahead(workers):
+    data = TensorDataset(torch.ones(60, 1), torch.zeros(60, dtype=int))
+    engine, model, optimizer, loader = made(DataLoader(data, 20, num_workers=workers))
+    with BatchMemoryManager(data_loader=loader, max_physical_batch_size=7, optimizer=optimizer) as split:
+        trained(model, optimizer, split, 2)
+    assert len(engine.accountant) == 6
 
 
 def test_made_up_examples_for_empty_batches_are_refused():

@@ -1,7 +1,7 @@
 """An accountant for Opacus' own engine: ``opacus.PrivacyEngine(accountant="hockeystick")``."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil, hypot
 from types import FrameType
 from typing import Any
@@ -13,6 +13,7 @@ from opacus.accountants.accountant import IAccountant
 from opacus.accountants.utils import get_noise_multiplier
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
+from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
 from hockeystick.calls import made_by
 from hockeystick.certificate import Interval
@@ -38,6 +39,17 @@ OPTIMIZERS = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
 count by the size of the batch, which is secret; those for several processes add up batches that may share examples."""
 BOX_MULLER_FROM = 16
 """Numbers of a tensor from which torch makes normal numbers in the tensor's own type, on a CPU."""
+
+
+class CountedBatches(UniformWithReplacementSampler):
+    """Opacus' sampler, which counts in ``drawn`` the batches that it gives."""
+
+    drawn = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in super().__iter__():
+            self.drawn += 1
+            yield batch
 
 
 @made_by("hs.torch.Accountant()")
@@ -132,8 +144,9 @@ class Accountant(IAccountant):
 
         Raises: UnsupportedError unless the loader draws Poisson batches, in one process, and the optimizer releases
             nothing but noisy sums, and for layers that change without noise; the model, for layers with rows of
-            something else than examples, and where it mixes them; the hook, for noise or batches that a generator would
-            draw again, for steps that use several batches, for coins of another type, for noise of another norm than
+            something else than examples, and where it mixes them; the hook, for steps on batches that this loader did
+            not draw, as of the loader that ``make_private`` was given, for noise or batches that a generator would draw
+            again, for steps that use several batches, for coins of another type, for noise of another norm than
             layers are clipped to, for layers with gradients of other rows than the examples, for sums that are not
             finite, and for ghost clipping and types narrower than float32, in which nothing bounds the error of Opacus'
             norms.
@@ -161,9 +174,19 @@ class Accountant(IAccountant):
         watch_rows(caller["module"])
         del sample_rate  # the inverse of the number of batches
         sampler: Any = loader.batch_sampler
+        sampler.__class__ = CountedBatches
+        steps, before = 0, sampler.drawn
 
         def counted(optimizer: Any) -> None:
+            nonlocal steps
             _check_coins()
+            steps += 1
+            if steps > sampler.drawn - before:
+                raise UnsupportedError(
+                    f"This step is number {steps}, and the loader that make_private returned has given "
+                    f"{sampler.drawn - before}; train on its batches, each in one step, because those "
+                    "of another loader are not Poisson batches."
+                )
             if optimizer.accumulated_iterations != 1:
                 raise UnsupportedError(
                     f"This step adds up {optimizer.accumulated_iterations} batches, in which an example can be more "
