@@ -229,8 +229,8 @@ FAULTS = [
     ),
     (
         "interop/dp_events.py",
-        "noise = 2.0 * float(event.event.noise_multiplier)",
-        "noise = 1.0 * float(event.event.noise_multiplier)",
+        'noise = 2.0 * read_number(event.event, "noise_multiplier")',
+        'noise = 1.0 * read_number(event.event, "noise_multiplier")',
         "noise in units of a replacement is taken for noise in clipping norms",
         "tests/interop/test_dp_events.py",
     ),
