@@ -242,6 +242,33 @@ def test_means_are_met(mean, distribution):
     assert negative_binomial_mean(law.shape, law.gamma) == pytest.approx(mean, rel=1e-6)
 
 
+SHAPES = [100.0, 1.0, 1e-5, 1e-100, 1e-199, 1e-201, 1e-310, 1e-315, -1e-320, 5e-324, 0.0, -1e-9, -0.5, -1.0 + 1e-15]
+
+
+@pytest.mark.parametrize("gamma", [1e-6, 0.01, 0.5, 1.0 - 1e-9, 1.0 - 2.0**-53])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_mean_is_rounded_up(shape, gamma):
+    """Against 50 digits, with shapes for which doubles have few; delta of the best of K is E K times a number."""
+    with mpmath.workdps(50):
+        a, g = mpmath.mpf(shape), mpmath.mpf(gamma)
+        exact = a * (1 - g) / (g * -mpmath.expm1(a * mpmath.log(g))) if shape else (1 / g - 1) / -mpmath.log(g)
+        assert exact <= NegativeBinomialTrials(shape=shape, gamma=gamma).mean <= exact * (1 + 2e-12)
+
+
+@pytest.mark.parametrize("shape", [5e-324, 3.0, 60.0, 100.0])
+def test_numbers_of_extreme_laws_are_drawn(shape):
+    """Means of 400 draws, whose deviation is the law's over 20: within six of them, or 2e-9 for a false failure.
+
+    The variance is at most that of the law with its zero, ``shape (1 - gamma) / gamma^2``, or the mean over gamma."""
+    trials, rng = NegativeBinomialTrials(shape=shape, gamma=1e-6), np.random.default_rng(0)
+    if shape < 1.0:
+        trials = NegativeBinomialTrials(shape=shape, gamma=0.2)
+    deviation = (max(shape / trials.gamma**2, trials.mean / trials.gamma) / 400) ** 0.5
+    drawn = [trials.draw(rng) for _ in range(400)]
+    assert min(drawn) >= 1
+    assert abs(np.mean(drawn) - trials.mean) < 6.0 * deviation
+
+
 def test_the_survival_of_many_trials_loses_no_digits():
     """``(1 - p)^(n - 1)`` in 50 digits; the bound allows 1e-12. Files may name as many trials as this."""
     trials = FixedTrials(count=10**9)

@@ -11,6 +11,8 @@ from hockeystick.laws.law import Array
 from hockeystick.spec import Count, Spec, real_number
 
 ROUNDED_UP = 1.0 + 1e-12
+LOGARITHMIC = 1e-200
+"""Shapes below this size have the mean and the law of shape 0, to 1e-198; quotients of smaller doubles lose bits."""
 DISTRIBUTIONS = ("fixed", "poisson", "geometric", "logarithmic")
 
 
@@ -119,8 +121,13 @@ class NegativeBinomialTrials(Spec):
         return value
 
     def draw(self, rng: np.random.Generator) -> int:
-        """The number of trials, by inversion; O(number) time."""
-        scale = log(1.0 / self.gamma) if self.shape == 0.0 else expm1(-self.shape * log(self.gamma)) / self.shape
+        """The number of trials; O(number) time where ``gamma^-shape`` is at most e^30, by inversion."""
+        exponent = -self.shape * log(self.gamma)
+        if exponent > 30.0:  # the zero that is cut off has a chance of e^-exponent
+            while not (drawn := int(rng.negative_binomial(self.shape, self.gamma))):
+                pass
+            return drawn
+        scale = -log(self.gamma) if abs(self.shape) < LOGARITHMIC else expm1(exponent) / self.shape
         left, count = float(rng.random()), 1
         probability = (1.0 - self.gamma) / scale
         while left >= probability > 0.0:
@@ -142,7 +149,7 @@ Trials = Annotated[FixedTrials | PoissonTrials | NegativeBinomialTrials, Field(d
 
 def negative_binomial_mean(shape: float, gamma: float) -> float:
     """The mean of the truncated negative binomial law."""
-    if shape == 0.0:
+    if abs(shape) < LOGARITHMIC:
         return (1.0 / gamma - 1.0) / log(1.0 / gamma)
     return shape * (1.0 - gamma) / (gamma * -expm1(shape * log(gamma)))
 
