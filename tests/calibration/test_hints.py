@@ -9,10 +9,12 @@ from hockeystick import (
     BandedSquareRoot,
     BMinSep,
     Deterministic,
+    FixedSize,
     Mechanism,
     Poisson,
     RandomAllocation,
     Shuffle,
+    Unit,
     certify,
 )
 from hockeystick.calibration.hints import Asked, hints
@@ -56,6 +58,35 @@ def test_batches_drawn_afresh_are_amplified(sampler: Sampler) -> None:
     assert "is certified for this noise." in hint
     true = certify(drawn.with_noise(1.5), delta=DELTA).bounds
     assert true.upper * (1.0 - 1e-3) <= number_in(hint, "epsilon") <= true.upper * (1.0 + 1e-5)
+
+
+@pytest.mark.parametrize("unit", [Unit(neighbours="replace"), Unit(kind="user", examples_per_user=2)], ids=str)
+@pytest.mark.parametrize(
+    ("sampler", "other"),
+    [
+        (Shuffle(batch_size=5, bins=50), RandomAllocation(bins=50)),
+        (FixedSize(batch_size=5, num_examples=250, steps=50), Poisson(sampling_prob=0.02, steps=50)),
+    ],
+    ids=lambda one: one.kind,
+)
+def test_a_hint_is_about_the_unit_of_the_plan(sampler: Sampler, other: Sampler, unit: Unit) -> None:
+    """Not about one example that is zeroed out, of which less is certified."""
+    hint = only_hint(certify(Mechanism(sampler=sampler, noise_multiplier=1.5, unit=unit), delta=DELTA))
+    asked = certify(Mechanism(sampler=other, noise_multiplier=1.5, unit=unit), delta=DELTA).bounds
+    said = number_in(hint, "epsilon")
+    assert asked.lower is not None
+    assert asked.lower <= said <= asked.upper * (1.0 + 1e-3)
+    assert said > 1.2 * certify(Mechanism(sampler=other, noise_multiplier=1.5), delta=DELTA).bounds.upper
+
+
+def test_batches_of_one_size_cost_noise() -> None:
+    """Less is certified for Poisson batches, but for cohorts, which they do not have, and batches of all examples."""
+    fixed = FixedSize(batch_size=5, num_examples=250, steps=50)
+    hint = only_hint(certify(Mechanism(sampler=fixed, noise_multiplier=1.5), delta=DELTA))
+    true = certify(Mechanism(sampler=Poisson(sampling_prob=0.02, steps=50), noise_multiplier=1.5), delta=DELTA).bounds
+    assert true.upper * (1.0 - 1e-3) <= number_in(hint, "epsilon") <= true.upper * (1.0 + 1e-5)
+    for left in (FixedSize(batch_size=250, num_examples=250, steps=50), fixed.model_copy(update={"cohort_steps": 10})):
+        assert hints(certify(Mechanism(sampler=left, noise_multiplier=1.5), delta=DELTA), Asked()) == []
 
 
 def test_a_hint_answers_the_question_that_was_asked() -> None:

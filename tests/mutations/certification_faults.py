@@ -489,6 +489,13 @@ FAULTS = [
         f"{SAMPLED}::test_a_claim_is_derived_again_with_the_costly_bound_only_where_that_spared_add",
     ),
     (
+        "calibration/hints.py",
+        "noise_multiplier=mechanism.sigma, unit=mechanism.unit)",
+        "noise_multiplier=mechanism.sigma)",
+        "a hint certifies another sampler for one example where the plan hides a user",
+        "tests/calibration/test_hints.py::test_a_hint_is_about_the_unit_of_the_plan",
+    ),
+    (
         "monte_carlo/estimation.py",
         "FARTHER = 1 / 512",
         "FARTHER = 1 / 8",

@@ -13,8 +13,8 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import HockeystickError
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.samplers import FixedSize, Poisson, RandomAllocation, Sampler
 from hockeystick.samplers.epochs import EpochSampler
-from hockeystick.samplers.random_allocation import RandomAllocation
 from hockeystick.settings import DEFAULT_WORK, SearchPolicy
 from hockeystick.types import Side
 
@@ -92,13 +92,21 @@ _UNAMPLIFIED = {
     "balls_in_bins": "Bins that come back in every epoch lose most of the amplification without correlated noise",
 }
 """Samplers by epochs whose batches could as well be drawn afresh at random in every one."""
+ONE_SIZE = (
+    "In batches of exactly one size an example takes the place of another, which costs noise: with sampler.kind = "
+    "'poisson', whose batches vary in size,"
+)
 
 
 def _of_the_sampler(certificate: CertificateBase, asked: Asked) -> str | None:
-    """The batches are fixed, shuffled or replayed, and drawing them at random would be amplified, or amplified more."""
+    """The batches are fixed, shuffled, replayed or of one size, and others would be amplified, or amplified more."""
     mechanism = certificate.mechanism
     sampler, plain = mechanism.sampler, mechanism.strategy.kind == "identity"
-    if asked.method is not None or sampler.kind not in _UNAMPLIFIED:
+    if asked.method is not None:
+        return None
+    if isinstance(sampler, FixedSize) and plain and sampler.cohort_steps == 1 and sampler.rate < 1.0:
+        return _rather(ONE_SIZE, Poisson(sampling_prob=sampler.rate, steps=sampler.steps), certificate, asked)
+    if sampler.kind not in _UNAMPLIFIED:
         return None
     assert isinstance(sampler, EpochSampler)
     replayed = sampler.kind == "balls_in_bins"
@@ -110,17 +118,22 @@ def _of_the_sampler(certificate: CertificateBase, asked: Asked) -> str | None:
     if not plain:
         return f"{start}: sampler.kind = 'balls_in_bins' draws the batches at random, once, and is amplified."
     other = f"{start}: with sampler.kind = 'random_allocation', which draws one batch of every epoch for each example,"
-    drawn = Mechanism(
-        sampler=RandomAllocation(bins=sampler.bins, epochs=sampler.epochs), noise_multiplier=mechanism.sigma
-    )
+    return _rather(other, RandomAllocation(bins=sampler.bins, epochs=sampler.epochs), certificate, asked)
+
+
+def _rather(start: str, sampler: Sampler, certificate: CertificateBase, asked: Asked) -> str | None:
+    """What is certified with another sampler, for the same unit and noise; None where it is no better."""
+    mechanism = certificate.mechanism
+    drawn = Mechanism(sampler=sampler, noise_multiplier=mechanism.sigma, unit=mechanism.unit)
     try:
-        return f"{other} {_with_direct(drawn, certificate, asked)}"
+        better = _with_direct(drawn, certificate, asked)
     except HockeystickError:
-        return f"{other} less noise may be enough."
+        return f"{start} less noise may be enough."
+    return None if better is None else f"{start} {better}"
 
 
-def _with_direct(drawn: Mechanism, certificate: CertificateBase, asked: Asked) -> str:
-    """What is certified for a mechanism that has a two-sided law, for the question of the certificate.
+def _with_direct(drawn: Mechanism, certificate: CertificateBase, asked: Asked) -> str | None:
+    """What is certified for a mechanism that has a law, for the question of the certificate; None where it is no less.
 
     No kernel is compiled ahead: most often none is needed.
     """
@@ -128,10 +141,14 @@ def _with_direct(drawn: Mechanism, certificate: CertificateBase, asked: Asked) -
     delta = certificate.delta if isinstance(certificate.delta, float) else None
     if asked.epsilon is not None and delta is not None:
         less = whole_certificate(drawn, epsilon=asked.epsilon, delta=delta, method="direct", deadline=deadline)
+        if less.mechanism.sigma >= certificate.mechanism.sigma:
+            return None
         return f"a noise multiplier of {number(less.mechanism.sigma)} is certified."
     epsilon = certificate.epsilon if isinstance(certificate.epsilon, float) else None
     question = Question(delta=delta, epsilon=epsilon)
     best = certify_with(drawn, question, deadline, ["direct"], None, SearchPolicy(), whole=False)
+    if best.bounds.upper >= certificate.bounds.upper:
+        return None
     return f"{'delta' if delta is None else 'epsilon'} {number(best.bounds.upper)} is certified for this noise."
 
 
