@@ -1,5 +1,7 @@
 """Misspelt names come first in a message, all of them, each with the name that was meant."""
 
+from operator import attrgetter
+
 import pytest
 
 import hockeystick as hs
@@ -39,12 +41,48 @@ def test_the_words_of_other_libraries():
         "The 'sigma' field is not known here (did you mean 'noise_multiplier'?)."
     )
     known = {name for model in SAMPLERS.values() for name in model.model_fields} | set(hs.Plan.model_fields) | set(DATA)
-    assert set(OTHER_WORDS.values()) <= known
+    assert set(OTHER_WORDS.values()) <= known | set(SAMPLERS) | set(STRATEGIES)
     assert set(OTHER_WORDS) & known == {"noise"}  # a table of plans, which elsewhere is taken for the number
     said = complaint(
         {"sampler": hs.Poisson(sampling_prob=0.1, steps=2), "noise": 1.0}, lambda values: hs.Mechanism(**values)
     )
     assert said == "The 'noise' field is not known here (did you mean 'noise_multiplier'?)."
+
+
+def test_the_names_of_papers():
+    said = complaint({"data": DATA, "sampler": {"kind": "poisson"}, "strategy": {"kind": "BandMF", "bands": 2}})
+    assert said.endswith("Got 'BandMF' instead (did you mean 'column_normalized_banded'?).")
+    for name, meant in {"BandMF": "ColumnNormalizedBanded", "get_epsilon": "certify", "load": "Plan.load"}.items():
+        with pytest.raises(AttributeError, match=rf"\(did you mean 'hockeystick\.{meant}'\?\)$"):
+            getattr(hs, name)
+        assert attrgetter(meant)(hs)
+
+
+def test_a_field_of_another_table_is_told_its_place():
+    said = complaint({"num_examples": 9, "epsilon": 2.0, "batch": 3, "sampler": {"kind": "poisson", "groups": 2}})
+    for where, meant in {
+        "num_examples": "data.num_examples",
+        "epsilon": "target.epsilon",
+        "batch": "data.batch_size",
+    }.items():
+        assert f"he {where!r} field is not known here (did you mean {meant!r}?)" in said
+    said = complaint(
+        {"data": DATA | {"delta": 0.1}, "sampler": {"kind": "poisson", "bands": 2, "groups": 2}, "target": {"sigma": 1}}
+    )
+    for where, meant in {"data.delta": "target.delta", "sampler.bands": "strategy.bands"}.items():
+        assert f"he {where!r} field is not known here (did you mean {meant!r}?)" in said
+    assert "'target.sigma' field is not known here (did you mean 'noise_multiplier'?)" in said
+    assert "'sampler.groups' field is not known here (the fields are 'kind', 'truncated_batch_size')" in said
+
+
+def test_what_is_missing_is_told_its_kinds():
+    assert complaint({"data": DATA}).startswith(
+        "The 'sampler' field is missing and has to be given, with a 'kind': 'deterministic', 'shuffle', 'poisson', "
+    )
+    assert complaint({}, hs.Mechanism.parse) == (
+        "The 'sampler' field is missing and has to be given: a sampler, such as hs.Poisson(sampling_prob=0.01, "
+        "steps=1000)."
+    )
 
 
 def test_a_name_that_resembles_nothing_is_answered_by_the_fields():

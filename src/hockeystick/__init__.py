@@ -150,20 +150,30 @@ _ROOMS = {
     "audit": "hockeystick.audit",
     "flower": "hockeystick.training.flower",
     "huggingface": "hockeystick.training.huggingface",
+    "interop": "hockeystick.interop",
     "noise": "hockeystick.noise",
     "torch": "hockeystick.training.torch",
     "training": "hockeystick.training",
 }
 
 _ELSEWHERE = {
+    "BLT": "BufferedToeplitz",
+    "BandInvMF": "BandedInverse",
+    "BandMF": "ColumnNormalizedBanded",
     "ExecutionPlanConfig": "jax.ExecutionPlanConfig",
     "PrivacyEngine": "torch.PrivacyEngine",
     "Run": "training.Run",
     "Strategy": "flower.Strategy",
     "Trainer": "huggingface.Trainer",
+    "compute_dp_sgd_privacy": "certify",
+    "compute_epsilon": "certify",
+    "delta": "certify",
+    "epsilon": "certify",
+    "get_epsilon": "certify",
+    "load": "Plan.load",
     "stream": "noise.stream",
 }
-"""What is looked for here, and is in a room."""
+"""What is looked for here, and has another name or is in a room."""
 
 __all__ = [
     "Adjacency",

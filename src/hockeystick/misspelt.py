@@ -9,8 +9,15 @@ from pydantic import BaseModel
 from hockeystick.errors import shortened
 
 OTHER_WORDS = {
+    "bandinvmf": "banded_inverse",
+    "bandmf": "column_normalized_banded",
     "batch": "batch_size",
+    "bifr": "banded_inverse_fractional_root",
+    "bisr": "banded_inverse_square_root",
+    "blt": "buffered_toeplitz",
+    "bsr": "banded_square_root",
     "dataset_size": "num_examples",
+    "k_out_of_t": "random_allocation",
     "n": "num_examples",
     "noise": "noise_multiplier",
     "q": "sampling_prob",
@@ -19,8 +26,9 @@ OTHER_WORDS = {
     "sample_size": "num_examples",
     "sampling_rate": "sampling_prob",
     "sigma": "noise_multiplier",
+    "without_replacement": "fixed_size",
 }
-"""What other libraries and papers call our fields, where the spelling is too far away to be recognised."""
+"""What other libraries and papers call our fields and kinds, where the spelling is too far away to be recognised."""
 
 MOST = 5
 """Clauses in a message; fields after them are named without a clause of their own."""
@@ -32,6 +40,7 @@ SHORTEST_PART = 3
 """Letters of a part of a name that tells which name is meant."""
 LONGEST = 8
 """Names of fields in a clause."""
+LISTING = "the fields are"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -53,18 +62,21 @@ def nearby(name: str, known: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(filter(None, [nearest(name, names), *parts])))[:MOST_NEARBY]
 
 
-def not_known(where: str, known: Iterable[str], listing: bool = True) -> str:
+def not_known(where: str, known: Iterable[str], listing: bool = True, model: type[BaseModel] | None = None) -> str:
     """A clause about a field that is not known, such as "the 'data.num_exampels' field is not known here (did ...)".
 
     Args:
         known: the names that may be used there, which are listed where none is near, if ``listing``.
+        model: the whole description, which may have that field in another place.
     """
     names = sorted(known)
-    meant = nearest(where.rpartition(".")[2], names)
+    name = where.rpartition(".")[2]
+    place = None if model is None else _place(model, name)
+    meant = nearest(name, names) if place in (None, where) else place
     if meant is not None:
         hint = f" (did you mean {meant!r}?)"
     else:
-        hint = f" (the fields are {', '.join(map(repr, names))})" if listing and 0 < len(names) <= LONGEST else ""
+        hint = f" ({LISTING} {', '.join(map(repr, names))})" if listing and 0 < len(names) <= LONGEST else ""
     return f"the {where!r} field is not known here{hint}"
 
 
@@ -83,9 +95,9 @@ def clauses(model: type[BaseModel] | None, problems: Sequence[tuple[str, Mapping
         if problem["type"] == "extra_forbidden":
             owner = None if model is None else _owner(model, problem["loc"])
             if owner is not None:
-                names = field_names(owner)
-                said.setdefault(not_known(where, names, owner not in listed), where)
-                if nearest(where.rpartition(".")[2], names) is None:
+                clause = not_known(where, field_names(owner), owner not in listed, model)
+                said.setdefault(clause, where)
+                if LISTING in clause:
                     listed.add(owner)
         elif problem["type"] == "union_tag_invalid" and isinstance(problem["input"], Mapping) and model is not None:
             for clause, field in _of_a_wrong_kind(where, problem, _members(model, problem["loc"])).items():
@@ -149,6 +161,17 @@ def _owner(model: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel]
     return next(iter(here.values())) if len(here) == 1 else None
 
 
+def _place(model: type[BaseModel], name: str) -> str | None:
+    """Where a description has a field of this name, or of the one that it means: itself, or the first of its tables."""
+    for word in (name, OTHER_WORDS.get(name.lower())):
+        if word in field_names(model):
+            return word
+        for table in field_names(model):
+            if any(word in field_names(member) for member in _models_of(model, table).values()):
+                return f"{table}.{word}"
+    return None
+
+
 def _members(model: type[BaseModel], path: Sequence[str | int]) -> dict[str, type[BaseModel]]:
     """The descriptions of a union that is told apart by kind, at a path."""
     owner = _owner(model, path) if path else None
@@ -161,7 +184,8 @@ def _models_of(model: type[BaseModel], name: str) -> dict[str, type[BaseModel]]:
     models = [] if field is None else _in_annotation(field.annotation)
     if len(models) == 1:
         return {"": models[0]}
-    return {str(member.model_fields["kind"].default): member for member in models if "kind" in member.model_fields}
+    kinds = [(member.model_fields["kind"].default, member) for member in models if "kind" in member.model_fields]
+    return {kind: member for kind, member in kinds if isinstance(kind, str)}
 
 
 def _in_annotation(annotation: Any) -> list[type[BaseModel]]:

@@ -217,9 +217,11 @@ def split(plan: Plan | Mechanism, name: str = "mechanism") -> tuple[Mechanism, T
 
 
 def instead_of(given: object) -> str:
-    """What to give in place of a path, a sampler, a certificate, or a claim that follows from several."""
+    """What to give in place of a path, a dictionary, a sampler, a certificate, or a claim that follows from several."""
     if isinstance(given, str | Path):
         return "; hs.Plan.load reads a file"
+    if isinstance(given, dict):
+        return "; hs.Plan.parse makes a plan of a dictionary"
     if isinstance(given, BatchSampler):
         return "; hs.Mechanism(sampler=...) makes one of a sampler"
     if hasattr(given, "certificates"):

@@ -229,7 +229,7 @@ def one_sentence(
     if kind == "extra_forbidden":
         return f"The {where!r} field is not known here; remove it or correct its name."
     if kind == "missing":
-        return f"The {where!r} field is missing and has to be given."
+        return f"The {where!r} field is missing and has to be given{_expected(where, model)}."
     if kind == "json_invalid":
         return f"The {name} is not valid JSON: {message.removeprefix('Invalid JSON: ')}."
     if kind in ("union_tag_invalid", "union_tag_not_found", "model_attributes_type"):
@@ -246,9 +246,24 @@ def one_sentence(
     return f"{subject} must be {_allowed(kind, message, context)}. Got {shortened(value)} instead."
 
 
+def _expected(where: str, model: type[BaseModel] | None) -> str:
+    """What to give for a missing field that holds one of several descriptions; nothing is said of others."""
+    if model is None:
+        return ""
+    if where in _objects(model):
+        return f": {_objects(model)[where]}"
+    kinds = expected_at(model, where)[0]
+    return f", with a 'kind': {', '.join(map(repr, kinds))}" if kinds else ""
+
+
+def _objects(model: type[BaseModel]) -> Mapping[str, str]:
+    """The fields that hold objects of Python, each with what errors ask for."""
+    return model.OBJECTS if issubclass(model, Spec) else {}
+
+
 def _no_table(where: str, value: object, model: type[BaseModel] | None) -> str:
     """That a field holds a table, or an object of Python: one of several, which say their kind, or of known fields."""
-    objects = model.OBJECTS if model is not None and issubclass(model, Spec) else {}
+    objects = {} if model is None else _objects(model)
     described = value if isinstance(value, type) else type(value)
     own = described.model_fields.get("kind") if issubclass(described, BaseModel) else None
     kinds, fields = ([], []) if model is None else expected_at(model, where)
