@@ -19,6 +19,7 @@ PLAN = hs.Plan.parse(
     }
 )
 RUN = PLAN.mechanism()
+ARRAY, HUGE = np.array([1.0, 2.0]), 10**400
 DEADLINE = "'deadline' argument must be a Deadline, such as hs.Deadline(60.0)"
 SAMPLES = "'monte_carlo' argument must be an hs.MonteCarlo, such as hs.MonteCarlo(), or None"
 
@@ -51,6 +52,36 @@ SAMPLES = "'monte_carlo' argument must be an hs.MonteCarlo, such as hs.MonteCarl
         (
             lambda: hs.Resolution(8, float("nan")),
             "'smallest_delta' field must be positive and finite. Got nan instead.",
+        ),
+        (lambda: hs.Deadline(True), "'seconds' field must be a number. Got True instead."),
+        (lambda: hs.recommend(PLAN, budget=0, on_answer=1), "'on_answer' argument must be a function of a Recommend"),
+        (lambda: hs.bound(RUN, "direct").epsilon(1e-5, "x"), "'near' field must be a number. Got 'x' instead."),
+        (lambda: hs.Limits(samplers=None), "'samplers' field must name some of poisson, cyclic_poisson, "),
+        (lambda: hs.Limits(samplers=(1,)), "deterministic, fixed_size. Got 1 instead."),
+        (lambda: hs.Limits(dtype=["float32"]), "'dtype' field must be one of float32, float64. Got ['float32'] inst"),
+        (lambda: hs.Workload(schedule=ARRAY), "'schedule' field must be one of constant, cosine, linear, step. Got a"),
+        (lambda: hs.certify(RUN, delta=1e-5, generator=[1]), "opacus-secure-cpu, opacus-secure-cuda. Got [1] instead."),
+        (
+            lambda: hs.tuning(RUN, trials=3, delta=1e-5, distribution="poison"),
+            "Got 'poison' instead (did you mean 'poisson'?).",
+        ),
+        (
+            lambda: hs.tuning(RUN, trials=3, delta=1e-5, distribution=ARRAY),
+            "must be one of fixed, poisson, geometric, logarithmic",
+        ),
+        (lambda: hs.compose([RUN], delta=1e-5, data=ARRAY), "'data' argument must be 'same', 'disjoint' or lists of"),
+        (lambda: hs.BallsInBins(kind=ARRAY, bins=3), "'kind' field must be 'balls_in_bins'. Got array([1., 2.]) inst"),
+        (
+            lambda: hs.last_iterate(sampling_prob=0.1, steps=HUGE, noise_multiplier=1.0),
+            "'steps' field must be a whole number from 1 to 100000000000. Got 1000",
+        ),
+        (
+            lambda: hs.group_privacy_poisson(group_size=True, sampling_prob=0.1, steps=3, noise_multiplier=1.0),
+            "'group_size' field must be a whole number from 1 to 100000000000. Got True instead.",
+        ),
+        (
+            lambda: list(RUN.sampler.batches(num_examples=HUGE, rng=np.random.default_rng(0))),
+            "'num_examples' argument must be from 1 to 100000000000. Got 1000",
         ),
         (lambda: hs.bound(RUN, "direct", settings=3), "'settings' argument must be hs.Settings, such as hs.Settings("),
         (lambda: hs.bound(RUN, "direct", settings={}), "'settings' argument must be hs.Settings, such as hs.Settings("),
@@ -92,7 +123,7 @@ SAMPLES = "'monte_carlo' argument must be an hs.MonteCarlo, such as hs.MonteCarl
         (lambda: hs.training.steps_within("x", 0.1), "'steps' argument must be a whole number from 1 to 268435456."),
         (
             lambda: hs.certify(RUN, delta=1e-5).save(3),
-            "The output path must be text or a path. Got an object of type 'int'.",
+            "The output path must be text or a path. Got an object of type 'int' instead.",
         ),
         (lambda: stream(PLAN, 3, rng=np.random.default_rng(0)), "'mechanism' parameter must be a Mechanism. Got Plan("),
     ],
@@ -101,3 +132,7 @@ def test_arguments_of_other_types_are_named(use: Callable[[], Any], said: str) -
     with pytest.raises(InvalidInputError) as raised:
         use()
     assert said in str(raised.value)
+
+
+def tuned(distribution: Any) -> hs.Tuning:
+    return hs.tuning(RUN, trials=3, delta=1e-5, distribution=distribution)

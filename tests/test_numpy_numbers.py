@@ -1,5 +1,8 @@
 """numpy's numbers are numbers, in specifications and in questions; anything else gets one sentence."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -85,3 +88,43 @@ def test_bounds_of_no_number_are_refused(bound: hs.Bound, wrong: object) -> None
     for call, name in ((bound.delta, "epsilon"), (bound.epsilon, "delta")):
         with pytest.raises(InvalidInputError, match=rf"^The '{name}' field must be .* Got -0.5 instead\.$"):
             call([0.5, -0.5])
+
+
+POISSON = hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=10), noise_multiplier=1.0)
+SINGLE, WIDE = np.float32(0.1), np.int32(60_000)
+
+
+@pytest.mark.parametrize(
+    ("use", "number"),
+    [
+        (lambda epsilon: hs.calibrate(POISSON, epsilon=epsilon, delta=1e-5), SINGLE),
+        (lambda near: hs.bound(POISSON, "direct").epsilon(1e-5, near), SINGLE),
+        (lambda delta: hs.Resolution(8, delta).tail, SINGLE),
+        (lambda seconds: hs.Deadline(seconds).seconds, SINGLE),
+        (lambda rate: hs.last_iterate(sampling_prob=rate, steps=9, noise_multiplier=1.0), SINGLE),
+        (lambda noise: hs.last_iterate(sampling_prob=0.5, steps=9, noise_multiplier=noise), SINGLE),
+        (
+            lambda rate: hs.group_privacy_poisson(group_size=3, sampling_prob=rate, steps=9, noise_multiplier=1.0),
+            SINGLE,
+        ),
+        (lambda norm: group_of(4, displaced_norm=norm), SINGLE),
+        (lambda count: group_of(count, batch_size=count), WIDE),  # their product is not an int32
+        (lambda count: hs.MixtureStep((1.0,), (1.0,), count).count ** 2, WIDE),
+    ],
+)
+def test_numbers_of_numpy_are_computed_with_as_those_of_python(use: Callable[[Any], Any], number: np.generic) -> None:
+    """A float32 rounds all that it is multiplied with, and products of int32 overflow."""
+    answer = use(number)
+    assert answer == use(number.item())
+    assert not isinstance(answer, np.float32)
+
+
+def group_of(size: int, batch_size: int = 10, displaced_norm: float = 1.0) -> hs.MixtureSteps:
+    return hs.group_privacy_fixed(
+        group_size=size,
+        batch_size=batch_size,
+        num_examples=10**8,
+        steps=2,
+        noise_multiplier=50.0,
+        displaced_norm=displaced_norm,
+    )

@@ -108,12 +108,14 @@ class Question:
         return (upper if self.epsilon is None else self.epsilon, upper if self.delta is None else self.delta)
 
 
-def check_target(epsilon: float) -> None:
-    """Raise InvalidInputError for an epsilon that no noise can be asked for."""
-    if not 0.0 < real_number("epsilon", epsilon) <= MAX_EPSILON:
+def check_target(epsilon: float) -> float:
+    """A target epsilon as a float of Python's; raises InvalidInputError for one that no noise can be asked for."""
+    target = real_number("epsilon", epsilon)  # a float32 of NumPy's would make float32 of all that it is compared with
+    if not 0.0 < target <= MAX_EPSILON:
         raise InvalidInputError(
-            f"The 'epsilon' field must be above 0 and at most {MAX_EPSILON:g}. Got {epsilon!r} instead."
+            f"The 'epsilon' field must be above 0 and at most {MAX_EPSILON:g}. Got {target!r} instead."
         )
+    return target
 
 
 @made_by('hs.bound(run, "direct")')
@@ -223,7 +225,8 @@ class Bound:
 
         Raises: InvalidInputError for anything but numbers between 0 and 1, both excluded.
         """
-        return for_each(lambda at: self._epsilon(at, near), "delta", delta)
+        guess = None if near is None else real_number("near", near)
+        return for_each(lambda at: self._epsilon(at, guess), "delta", delta)
 
     def _epsilon(self, delta: float, near: float | None) -> float:
         if not 0.0 < delta < 1.0:

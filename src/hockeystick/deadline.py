@@ -1,13 +1,14 @@
 """Deadlines and progress for long computations."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from math import isnan
 from numbers import Real
+from typing import Any
 
 from hockeystick.calls import made_by
 from hockeystick.errors import BudgetExceededError, InvalidInputError, shortened
@@ -42,8 +43,12 @@ class Deadline:
     on_report: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
-        given: object = self.seconds
-        if isinstance(given, bool) or not isinstance(given, Real) or isnan(given):
+        given: Any = self.seconds
+        try:
+            self.seconds = math.nan if isinstance(given, bool) or not isinstance(given, Real) else float(given)
+        except OverflowError:  # a whole number that no double reaches
+            self.seconds = math.inf if given > 0 else -math.inf
+        if math.isnan(self.seconds):
             raise InvalidInputError(f"The 'seconds' field must be a number. Got {shortened(given)} instead.")
 
     def elapsed(self) -> float:

@@ -44,7 +44,7 @@ def opened(path: str | Path, name: str) -> Iterator[BinaryIO]:
     """
     if not isinstance(path, str | os.PathLike):
         raise InvalidInputError(
-            f"The {name} must be named by text or a path. Got an object of type {type(path).__name__!r}."
+            f"The {name} must be named by text or a path. Got an object of type {type(path).__name__!r} instead."
         )
     try:
         _check_ordinary(os.stat(path), name)
@@ -126,7 +126,7 @@ def check_writable(path: str | Path) -> Path:
     """
     if not isinstance(path, str | os.PathLike):
         raise InvalidInputError(
-            f"The output path must be text or a path. Got an object of type {type(path).__name__!r}."
+            f"The output path must be text or a path. Got an object of type {type(path).__name__!r} instead."
         )
     try:
         if not os.fspath(path):

@@ -1,12 +1,12 @@
 """Names in a description that nobody knows, each with the known name that it resembles."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from hockeystick.errors import shortened
+from hockeystick.errors import InvalidInputError, shortened
 
 OTHER_WORDS = {
     "bandinvmf": "banded_inverse",
@@ -60,6 +60,23 @@ def nearby(name: str, known: Iterable[str]) -> list[str]:
     names = sorted(known)
     parts = [other for other in names if len(name) >= SHORTEST_PART and name.lower() in other]
     return list(dict.fromkeys(filter(None, [nearest(name, names), *parts])))[:MOST_NEARBY]
+
+
+def one_of(field: str, given: object, known: Collection[str], noun: str = "field") -> str:
+    """The given name, if it is one of those that are known.
+
+    Raises: InvalidInputError, which lists them, and says which one may be meant.
+
+    >>> one_of("measure", "mean", ("mean", "max"))
+    'mean'
+    """
+    if isinstance(given, str) and given in known:
+        return given
+    near = nearest(given, known) if isinstance(given, str) else None
+    hint = "" if near is None else f" (did you mean {near!r}?)"
+    raise InvalidInputError(
+        f"The {field!r} {noun} must be one of {', '.join(known)}. Got {shortened(given)} instead{hint}."
+    )
 
 
 def not_known(where: str, known: Iterable[str], listing: bool = True, model: type[BaseModel] | None = None) -> str:

@@ -55,6 +55,14 @@ class MonteCarlo:
         if self.seed is not None and not 0 <= self.seed < 1 << 128:
             raise InvalidInputError(f"The 'seed' field must be from 0 to 2^128 - 1. Got {self.seed!r} instead.")
 
+    def check_part_of(self, delta: float) -> None:
+        """Raise InvalidInputError unless the failure probability can be a part of this delta."""
+        if not self.failure_probability < delta:
+            raise InvalidInputError(
+                f"The 'failure_probability' field must be below delta = {delta!r}, of which it becomes a part. "
+                f"Got {self.failure_probability!r} instead."
+            )
+
     @property
     def threads(self) -> int:
         """How many pilots may be drawn at a time."""

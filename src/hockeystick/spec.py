@@ -224,7 +224,7 @@ def one_sentence(
         return (
             f"{_placed(message, where)}."
             if not where or message.startswith("The ")
-            else f"The {where!r} field: {message}."
+            else f"The {where!r} field{' ' if message.startswith('must ') else ': '}{message}."
         )
     if kind == "extra_forbidden":
         return f"The {where!r} field is not known here; remove it or correct its name."
@@ -287,7 +287,7 @@ def _placed(message: str, where: str) -> str:
 def _how_far(place: tuple[str, Mapping[str, Any]]) -> tuple[int, bool]:
     """How far a member of a union got: deeper is further, and a table that is no number is one that was meant."""
     field, problem = place
-    return len(field), not (isinstance(problem.get("input"), Mapping) and problem["type"] == "float_type")
+    return len(field), not (isinstance(problem.get("input"), Mapping) and problem["type"] in ("float_type", "int_type"))
 
 
 _ALLOWED = {
@@ -301,7 +301,8 @@ _ALLOWED = {
     "float_type": "a number",
     "finite_number": "a finite number",
     "string_type": "text",
-    "string_too_short": "text of at least {min_length} character(s)",
+    "bool_type": "true or false",
+    "string_too_short": "text that is not empty",
     "string_too_long": "text of at most {max_length} characters",
     "string_pattern_mismatch": "text that matches {pattern}",
     "literal_error": "{expected}",
@@ -326,7 +327,8 @@ def _field(problem: Mapping[str, Any], values: object) -> str:
     for position, part in enumerate(path):
         last = position == len(path) - 1
         if isinstance(here, Mapping):
-            tag = part not in here or (part == here.get("kind") and part != "kind" and not last)
+            own = here.get("kind")
+            tag = part not in here or (isinstance(own, str) and part == own and part != "kind" and not last)
             inside = here.get(part)
             if tag and not last and isinstance(inside, Mapping) and path[position + 1] in inside:
                 tag = False  # a field that happens to be named as the kind

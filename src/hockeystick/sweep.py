@@ -27,7 +27,7 @@ from hockeystick.errors import (
     VerificationError,
     shortened,
 )
-from hockeystick.files import check_writable, parse_toml, read_small_file
+from hockeystick.files import check_writable, opened, parse_toml, read_small_file
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import check_registered
 from hockeystick.plan import Plan
@@ -198,6 +198,19 @@ class Results:
             raise InvalidInputError(f"The {self._name} cannot be written: {error.strerror}.") from None
 
 
+def check_results(path: str | Path) -> None:
+    """Refuse, before long work, a file for results that has something else in it; raises InvalidInputError."""
+    place, name = check_writable(path), f"output path {shortened(os.fspath(path))}"
+    if place.exists() and place.stat().st_size:
+        with opened(place, name) as stream:
+            _check_header(stream.readline(len(HEADER)), name)
+
+
+def _check_header(line: bytes, name: str) -> None:
+    if line.strip() != HEADER.strip().encode():
+        raise InvalidInputError(f"The {name} is not a file of sweep results; choose another one.")
+
+
 def read_records(path: str | Path, name: str) -> tuple[list[Record], bytes]:
     """The records of a file of results, and the part of a line that its writer was stopped in the middle of.
 
@@ -207,8 +220,7 @@ def read_records(path: str | Path, name: str) -> tuple[list[Record], bytes]:
     Raises: as :class:`Results`.
     """
     header, *lines = read_small_file(path, name, MAX_RESULT_BYTES).split(b"\n")
-    if header != HEADER.strip().encode():
-        raise InvalidInputError(f"The {name} is not a file of sweep results; choose another one.")
+    _check_header(header, name)
     torn = lines.pop() if lines else b""
     records = []
     for line in lines:

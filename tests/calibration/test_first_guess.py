@@ -10,6 +10,7 @@ from hockeystick.accountants.direct import Transforms
 from hockeystick.bracketing import steepness, steepness_at
 from hockeystick.calibration import noise_search
 from hockeystick.calibration.first_guess import Guess, first_guess, rough_guess, unamplified_guess
+from hockeystick.errors import CannotCertifyError
 from hockeystick.laws.hidden_visits import HiddenVisits
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.samplers import Sampler
@@ -140,6 +141,13 @@ def test_the_unamplified_guess_is_rather_too_much(epsilon: float, delta: float) 
     run = hs.Mechanism(sampler=hs.Deterministic(bins=5, epochs=7), noise_multiplier=1.0)
     noise = unamplified_guess(dominating_pair(run), epsilon, delta)
     assert 0.3 * epsilon <= hs.bound(run.with_noise(noise), "gaussian").epsilon(delta) <= epsilon
+
+
+@pytest.mark.parametrize("epsilon", [1e-15, 1e-17, 5e-324])
+def test_a_target_that_no_noise_meets_is_refused(epsilon: float) -> None:
+    """The square roots of the guess, of which the difference is taken, are equal there."""
+    with pytest.raises(CannotCertifyError, match=f"up to 1e.06 is certified for epsilon = {epsilon:g}"):
+        hs.calibrate(hs.Mechanism(sampler=hs.Poisson(sampling_prob=0.1, steps=8)), epsilon=epsilon, delta=DELTA)
 
 
 @pytest.mark.parametrize("off", [0.2, 4.0])

@@ -64,6 +64,8 @@ def test_what_is_refuted_ends_with_exit_code_1(small, monkeypatch):
         (("--samples", "nan"), "--samples"),
         (("--level", "2"), "level"),
         (("--level", "0"), "level"),
+        (("--level", ""), "'--level' option must be a number. Got '' instead."),
+        (("--samples", ""), "'--samples' option must be a number. Got '' instead."),
         (("--seed", "-1"), "--seed"),
         (("--delta", "x"), "--delta"),
     ],

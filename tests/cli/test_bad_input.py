@@ -31,7 +31,7 @@ BAD_COUNTS = {
     "600000000000": "at most 1000000000",
     "1979-05-27": "whole number",
 }
-BAD_NUMBERS = {"true": "a number", '"3"': "a number", "[]": "a number", "07:32:00": "a number"}
+BAD_NUMBERS = {"true": "a number", "{}": "a number", '"3"': "a number", "[]": "a number", "07:32:00": "a number"}
 NOT_FINITE = {"nan": "finite", "inf": "finite", "-inf": "finite", "1e400": "finite"}
 BAD_REALS = {
     "target.epsilon": {"0": "above 0", "-1.0": "above 0", "-0.0": "above 0", "701.0": "at most 700"},

@@ -162,6 +162,8 @@ def test_progress_is_said_while_nothing_else_is(capsys: pytest.CaptureFixture[st
         ("--workers", "some"),
         ("--backend", "cloud"),
         ("--allow", "monte-carlo", "--failure-probability", "2"),
+        ("--allow", "monte-carlo", "--failure-probability", "0.5"),  # above delta, of which it becomes a part
+        ("--results", __file__),
         ("--allow", "monte-carlo", "--seed", "x"),
         ("--evidence", "store.db"),
         ("--budget", "0", "--workers", "2"),

@@ -81,7 +81,7 @@ def test_state_prints_the_certificate_as_one_object(issued: Any) -> None:
         (("--clipping-norm", "small"), "'--clipping-norm' option must be a number"),
         (("--clipping-norm", "-1"), "'clipping_norm' field must be above 0"),
         (("--date", "today"), "'date' field must be a date as YYYY-MM-DD"),
-        (("--label", "two\nlines"), "'label' field: only one line of visible characters"),
+        (("--label", "two\nlines"), "'label' field must be one line of visible characters"),
         (("--assert", "noise"), "'--assert' option must be NAME=EVIDENCE"),
         (("--assert", "luck=much"), "'asserted' field must name one of batches, noise, normaliser, secrecy"),
     ],

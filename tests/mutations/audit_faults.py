@@ -344,7 +344,7 @@ FAULTS = [
     ),
     (
         "cli/audit.py",
-        "        if value:",
+        "        if value not in (None, []):",
         "        if False:",
         "a replay ignores options that it has no use for",
         "tests/cli/test_audit_command.py::test_a_replay_uses_the_seed_and_refuses_what_it_has_no_use_for",

@@ -231,7 +231,7 @@ def test_reasons_name_the_own_plan_memory_and_length(first: hs.Recommendation) -
         ({"samplers": ("shuffle",)}, "'samplers' field must name some of poisson"),
         ({"samplers": ("fixedsize",)}, r"Got 'fixedsize' instead \(did you mean 'fixed_size'\?\)\.$"),
         ({"samplers": ()}, "'samplers' field must name some of poisson"),
-        ({"dtype": "bfloat16"}, "'dtype' field must be float32 or float64. Got 'bfloat16'"),
+        ({"dtype": "bfloat16"}, "'dtype' field must be one of float32, float64. Got 'bfloat16'"),
         ({"memory": 1.0, "parameters": 0}, "'parameters' field must be at least 1. Got 0"),
     ],
 )

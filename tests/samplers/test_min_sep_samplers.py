@@ -183,7 +183,7 @@ def test_adjacencies_and_wrong_fields() -> None:
         ({"sampling_prob": 0.0}, r"'sampling_prob' field must be above 0\. Got 0\.0 instead\.$"),
         ({"min_sep": 0}, r"'min_sep' field must be at least 1\. Got 0 instead\.$"),
         ({"steps": 0}, r"'steps' field must be at least 1\. Got 0 instead\.$"),
-        ({"warm_start": 1}, r"'warm_start' field must be a valid boolean\. Got 1 instead\.$"),
+        ({"warm_start": 1}, r"'warm_start' field must be true or false\. Got 1 instead\.$"),
         ({"truncated_batch_size": 2}, r"'num_examples' field has to be given with 'truncated_batch_size'\.$"),
         (
             {"truncated_batch_size": 5, "num_examples": 4},

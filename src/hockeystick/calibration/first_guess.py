@@ -39,7 +39,8 @@ def unamplified_guess(pair: DominatingPair, epsilon: float, delta: float) -> flo
     From zero-concentrated differential privacy (Bun and Steinke 2016, Proposition 1.3).
     """
     far = -log(delta)
-    return pair.full_sensitivity / (sqrt(2.0 * (far + epsilon)) - sqrt(2.0 * far))
+    difference = sqrt(2.0 * (far + epsilon)) - sqrt(2.0 * far)
+    return pair.full_sensitivity / max(difference, 1e-16)  # it rounds to 0 where epsilon is tiny
 
 
 def first_guess(pair: DominatingPair, epsilon: float, delta: float) -> Guess | None:

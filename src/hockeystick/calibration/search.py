@@ -141,21 +141,17 @@ def _task(
     """Raises InvalidInputError for a target that is missing or out of range, and for unknown names."""
     mechanism, wanted = split(mechanism)
     epsilon, delta = _given("epsilon", epsilon, wanted), _given("delta", delta, wanted)
-    check_target(epsilon)
-    question = Question(delta=delta)
+    target, question = check_target(epsilon), Question(delta=delta)
     if method is not None:
         accountant(method)  # refuses unknown names before anything is computed
     check_sampling(monte_carlo)
-    if monte_carlo is not None and not monte_carlo.failure_probability < delta:
-        raise InvalidInputError(
-            f"The 'failure_probability' field must be below delta = {delta!r}, of which it becomes a part. "
-            f"Got {monte_carlo.failure_probability!r} instead."
-        )
+    if monte_carlo is not None:
+        monte_carlo.check_part_of(delta)
     if generator is not None:
         known(generator)  # refuses unknown names too
     policy, deadline = planned(mechanism, budget, deadline)
     mechanism = prepared(mechanism, deadline, monte_carlo)
-    return _Task(mechanism, question, epsilon, method, deadline, policy, monte_carlo, generator, budget)
+    return _Task(mechanism, question, target, method, deadline, policy, monte_carlo, generator, budget)
 
 
 def whole_certificate(

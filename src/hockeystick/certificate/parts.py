@@ -17,7 +17,7 @@ Positive = Annotated[float, Field(gt=0.0, le=1e300)]
 
 def _one_line(text: str) -> str:
     if not text.isprintable():
-        raise InvalidInputError(f"only one line of visible characters is allowed. Got {shortened(text)} instead")
+        raise InvalidInputError(f"must be one line of visible characters. Got {shortened(text)} instead")
     return text
 
 

@@ -18,7 +18,7 @@ from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.law import Array
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.binomial_steps import binomial_step, step_of, unimodal
-from hockeystick.pairs.mixture_steps import MixtureSteps, check_count
+from hockeystick.pairs.mixture_steps import MixtureSteps, checked_count
 from hockeystick.spec import real_number
 from hockeystick.types import Side
 
@@ -72,9 +72,7 @@ def group_privacy_poisson(
         steps: number of batches.
         noise_multiplier: standard deviation of the noise in clipping norms.
     """
-    check_count("group_size", group_size)
-    _check_probability(sampling_prob)
-    step = binomial_step(group_size, sampling_prob, 1.0, steps)
+    step = binomial_step(checked_count("group_size", group_size), _probability(sampling_prob), 1.0, steps)
     return MixtureSteps(noise_multiplier=noise_multiplier, steps=(step,))
 
 
@@ -105,15 +103,16 @@ def group_privacy_fixed(
         num_examples: size of the larger data set.
         displaced_norm: bound on the gradients of displaced examples, in clipping norms, from 0 to 1.
     """
-    check_count("group_size", group_size)
-    check_count("batch_size", batch_size)
-    check_count("num_examples", num_examples)
+    group_size = checked_count("group_size", group_size)
+    batch_size = checked_count("batch_size", batch_size)
+    num_examples = checked_count("num_examples", num_examples)
     if batch_size > num_examples - group_size:
         raise InvalidInputError(
             f"The 'batch_size' field must be at most num_examples - group_size = {num_examples - group_size}. "
             f"Got {batch_size!r} instead."
         )
-    if not 0.0 <= real_number("displaced_norm", displaced_norm) <= 1.0:
+    displaced_norm = real_number("displaced_norm", displaced_norm)
+    if not 0.0 <= displaced_norm <= 1.0:
         raise InvalidInputError(f"The 'displaced_norm' field must be from 0 to 1. Got {displaced_norm!r} instead.")
     mean = group_size * batch_size / num_examples
 
@@ -139,12 +138,13 @@ def last_iterate(*, sampling_prob: float, steps: int, noise_multiplier: float) -
         steps: number of batches.
         noise_multiplier: standard deviation of the noise of each step in clipping norms.
     """
-    check_count("steps", steps)
-    _check_probability(sampling_prob)
-    step = binomial_step(steps, sampling_prob, 1.0 / sqrt(steps), 1)
+    steps = checked_count("steps", steps)
+    step = binomial_step(steps, _probability(sampling_prob), 1.0 / sqrt(steps), 1)
     return MixtureSteps(noise_multiplier=noise_multiplier, steps=(step,))
 
 
-def _check_probability(value: float) -> None:
-    if not 0.0 < real_number("sampling_prob", value) <= 1.0:
+def _probability(value: float) -> float:
+    probability = real_number("sampling_prob", value)
+    if not 0.0 < probability <= 1.0:
         raise InvalidInputError(f"The 'sampling_prob' field must be above 0 and at most 1. Got {value!r} instead.")
+    return probability

@@ -109,7 +109,8 @@ def command(
     if rows is not None:
         only = "with --rows, which audits the noise in a file"
         _refuse_all(unused | {"--seed": seed, "--replay": replay, "--certificate": certificate}, only)
-    wanted, count, risk = _parts(part), _whole("--samples", samples or SAMPLES, least=1), _level(level or LEVEL)
+    wanted, risk = _parts(part), _level(LEVEL if level is None else level)
+    count = _whole("--samples", SAMPLES if samples is None else samples, least=1)
     if certificate is not None:
         if out is not None:
             common.check_output(out, plan, certificate, canaries)
@@ -168,8 +169,9 @@ def command(
 def _refuse_all(options: Mapping[str, object], where: str) -> None:
     """Raise InvalidInputError for an option that is given."""
     for name, value in options.items():
-        if value:
-            raise InvalidInputError(f"The {name!r} option does not go {where}.")
+        if value not in (None, []):
+            what = "option" if name.startswith("--") else "argument"
+            raise InvalidInputError(f"The {name!r} {what} does not go {where}.")
 
 
 def _check_options(
@@ -348,7 +350,9 @@ def _parts(given: list[str] | None) -> "tuple[Part, ...]":
 def _level(text: str) -> float:
     value = common.number("--level", text)
     if not 0.0 < value < 1.0:
-        raise InvalidInputError(f"The '--level' option must be between 0 and 1. Got {shortened(text)} instead.")
+        raise InvalidInputError(
+            f"The '--level' option must be between 0 and 1, both excluded. Got {shortened(text)} instead."
+        )
     return value
 
 

@@ -47,7 +47,7 @@ def command(
     common.check_generator(generator)
     mechanism = loaded.mechanism()
     mechanism.strategy.check_file(mechanism.sampler.steps)
-    with samples.opened() as monte_carlo, common.working("calibrating", budget, mechanism) as deadline:
+    with samples.opened(part_of=at) as monte_carlo, common.working("calibrating", budget, mechanism) as deadline:
         certificate = calibrate_and_certify(
             mechanism,
             epsilon=target,

@@ -31,7 +31,9 @@ def command(
 
     number = common.number("--port", port)
     if not (number.is_integer() and 0 <= number < 1 << 16):
-        raise InvalidInputError(f"The '--port' option must be a whole number from 0 to 65535. Got {shortened(port)}.")
+        raise InvalidInputError(
+            f"The '--port' option must be a whole number from 0 to 65535. Got {shortened(port)} instead."
+        )
     values, ask = EXAMPLE, "noise_multiplier"
     if plan is not None:
         loaded = Plan.load(plan)

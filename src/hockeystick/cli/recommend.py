@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
+from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, cast
@@ -94,6 +95,10 @@ def command(
     for option, path in (("--results", results), ("--write", write)):
         if path is not None:
             common.check_output(path, plan, option=option)
+    if results is not None and Path(results).exists():
+        from hockeystick.sweep import check_results
+
+        check_results(results)
     if plot is not None:
         from hockeystick.report.plot import check_plot_path
 
@@ -126,7 +131,7 @@ def command(
 
     try:
         with (
-            sampled.opened() as monte_carlo,
+            sampled.opened(part_of=at) as monte_carlo,
             _calibrators(samples) as executor,
             progress.every_second(),  # of what was not refused, with the imports, which take seconds on a busy machine
         ):

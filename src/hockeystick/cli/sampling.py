@@ -99,7 +99,10 @@ class Places:
 
         count = None if self.workers is None else whole_number("--workers", self.workers, least=1)
         quiet = redirect_stdout(sys.stderr) if self.backend == "ray" else nullcontext()
-        with quiet, executor(self.backend or "local", workers=count, address=self.address) as chosen:
+        with (
+            quiet,
+            executor("local" if self.backend is None else self.backend, workers=count, address=self.address) as chosen,
+        ):
             yield chosen
 
 
@@ -121,8 +124,12 @@ class SamplingOptions:
         return Places(self.backend, self.address, self.workers)
 
     @contextmanager
-    def opened(self) -> Iterator["MonteCarlo | None"]:
-        """The settings, with the evidence store open; None if Monte Carlo is not allowed."""
+    def opened(self, part_of: float | None = None) -> Iterator["MonteCarlo | None"]:
+        """The settings, with the evidence store open; None if Monte Carlo is not allowed.
+
+        Args:
+            part_of: the delta of which the failure probability becomes a part, where it does.
+        """
         others = {f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)[1:]}
         if not check_allowed(self.allow, others):
             yield None
@@ -133,6 +140,8 @@ class SamplingOptions:
         failure = DEFAULT_FAILURE if given is None else number("--failure-probability", given)
         start = None if self.seed is None else whole_number("--seed", self.seed)
         settings = MonteCarlo(failure_probability=failure, seed=start)  # refuses bad numbers before anything is opened
+        if part_of is not None:
+            settings.check_part_of(part_of)
         with self.places.executor() as draw, _ledger(self.evidence) as ledger:
             yield replace(settings, ledger=ledger, executor=draw)
 

@@ -11,6 +11,7 @@ import typer
 
 from hockeystick.cli import common, sampling
 from hockeystick.cli.grouped import grouped
+from hockeystick.errors import counted
 from hockeystick.report.document import aligned
 
 if TYPE_CHECKING:
@@ -42,12 +43,13 @@ def command(
     Cells that the results file already has are not computed again.
     """
     from hockeystick.settings import DEFAULT_FAILURE
-    from hockeystick.sweep import Sweep, certifier, run_sweep
+    from hockeystick.sweep import Sweep, certifier, check_results, run_sweep
 
     seconds = common.budget_seconds(budget)
     common.check_method(method)
     path = out if out is not None else Path(sweep).stem + ".results.jsonl"
     common.check_output(path, sweep)
+    check_results(path)
     failure = _given("--failure-probability", samples.failure_probability)
     cells = Sweep.load(sweep).cells(
         delta=_given("--delta", delta),
@@ -80,7 +82,7 @@ def _progress(cells: int, seconds: float | None) -> Iterator[Callable[[int], Non
     """A bar of finished cells on a terminal, one line anywhere else."""
     if not sys.stderr.isatty():
         limit = "" if seconds is None else f", at most {seconds:g} s each"
-        typer.echo(f"hockeystick: a sweep of {cells} cells{limit}", err=True)
+        typer.echo(f"hockeystick: a sweep of {counted(cells, 'cell')}{limit}", err=True)
         yield lambda done: None
         return
     from rich.console import Console

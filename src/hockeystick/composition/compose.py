@@ -303,9 +303,9 @@ def recomputed(claim: Composition, deadline: Deadline) -> tuple[Composition, dic
 
 def _sets(data: Together, runs: int) -> tuple[tuple[int, ...], ...]:
     """The sets of runs that one example may take part in."""
-    if data == "same":
+    if isinstance(data, str) and data == "same":
         return (tuple(range(1, runs + 1)),)
-    if data == "disjoint":
+    if isinstance(data, str) and data == "disjoint":
         return tuple((run,) for run in range(1, runs + 1))
     if (
         isinstance(data, str)

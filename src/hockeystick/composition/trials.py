@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.errors import InvalidInputError
 from hockeystick.laws.law import Array
+from hockeystick.misspelt import one_of
 from hockeystick.spec import Count, Spec, real_number
 
 ROUNDED_UP = 1.0 + 1e-12
@@ -166,11 +167,7 @@ def trials_of(trials: float, distribution: str) -> FixedTrials | PoissonTrials |
     from scipy.optimize import brentq
 
     mean = real_number("trials", trials)
-    if distribution not in DISTRIBUTIONS:
-        raise InvalidInputError(
-            f"The 'distribution' argument must be one of {', '.join(DISTRIBUTIONS)}. Got {shortened(distribution)} "
-            f"instead."
-        )
+    one_of("distribution", distribution, DISTRIBUTIONS, "argument")
     random = distribution in ("geometric", "logarithmic")
     if not (1.0 if random else 0.0) < mean <= 1e4:
         least = "above 1" if random else "above 0"

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from hockeystick.errors import InvalidInputError, install, shortened
+from hockeystick.errors import InvalidInputError, install
 from hockeystick.execution.base import ChunkExecutor
+from hockeystick.misspelt import one_of
 
 MAX_WORKERS = 1 << 14
 
@@ -56,10 +57,7 @@ def executor(backend: str = "local", workers: int | None = None, address: str | 
     Raises: InvalidInputError in one sentence for an unknown backend, a package that is not installed, or an address
     that does not answer.
     """
-    if backend not in BACKENDS:
-        raise InvalidInputError(
-            f"The 'backend' field must be one of {', '.join(BACKENDS)}. Got {shortened(backend)} instead."
-        )
+    one_of("backend", backend, BACKENDS)
     if workers is not None and not 1 <= workers <= MAX_WORKERS:
         raise InvalidInputError(f"The 'workers' field must be from 1 to {MAX_WORKERS}. Got {workers} instead.")
     return BACKENDS[backend](workers, address)

@@ -26,6 +26,7 @@ from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.interop.described import check_unit, kind_of, read, read_count, read_name, read_number
 from hockeystick.interop.dp_events import from_dp_event
 from hockeystick.mechanism import Mechanism
+from hockeystick.misspelt import one_of
 from hockeystick.noise.generators import GENERATORS
 from hockeystick.samplers import BallsInBins, BMinSep, CyclicPoisson, Poisson, Sampler
 from hockeystick.spec import real_number
@@ -229,11 +230,7 @@ def _from_cyclic(described: Any, num_examples: int | None) -> Sampler:
         return Poisson(sampling_prob=rate, steps=steps, truncated_batch_size=truncated, num_examples=size)
     if truncated is not None:
         raise UnsupportedError("Truncated batches of cyclic Poisson sampling have not been analysed.")
-    name = read_name(described, "partition_type", "EQUAL_SPLIT")
-    if name is None or name not in _PARTITIONS:
-        raise InvalidInputError(
-            f"The 'partition_type' field must be one of {', '.join(_PARTITIONS)}. Got {shortened(name)} instead."
-        )
+    name = one_of("partition_type", read_name(described, "partition_type", "EQUAL_SPLIT"), _PARTITIONS)
     return CyclicPoisson(groups=groups, sampling_prob=rate, steps=steps, partition=_PARTITIONS[name])
 
 

@@ -49,7 +49,8 @@ class Resolution:
             raise InvalidInputError(
                 f"The 'nodes_per_unit' field must be a whole number of at least 1. Got {shortened(nodes)} instead."
             )
-        if not 0.0 < real_number("smallest_delta", self.smallest_delta) < inf:
+        object.__setattr__(self, "smallest_delta", real_number("smallest_delta", self.smallest_delta))
+        if not 0.0 < self.smallest_delta < inf:
             raise InvalidInputError(
                 f"The 'smallest_delta' field must be positive and finite. Got {self.smallest_delta!r} instead."
             )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hockeystick.calls import called, made_by
-from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.misspelt import one_of
 
 if TYPE_CHECKING:
     from hockeystick.mechanism import Mechanism
@@ -108,11 +108,7 @@ def floor_of_known_batches(mechanism: "Mechanism", generator: str) -> float:
 
 def known(name: str) -> KnownGenerator:
     """The generator of this name; raises InvalidInputError for one that is not known."""
-    if name not in GENERATORS:
-        raise InvalidInputError(
-            f"The 'generator' argument must be one of {', '.join(GENERATORS)}. Got {shortened(name)} instead."
-        )
-    return GENERATORS[name]
+    return GENERATORS[one_of("generator", name, GENERATORS, "argument")]
 
 
 def _chance(mechanism: "Mechanism", generator: KnownGenerator) -> float:

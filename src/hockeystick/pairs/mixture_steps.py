@@ -4,13 +4,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import fsum, sqrt
-from numbers import Integral
 
 from hockeystick.by_name import by_name
 from hockeystick.calls import made_by
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.spec import real_number
+from hockeystick.spec import MAX_EXAMPLES, plain, real_number
 
 SUM_ERROR = 1e-9
 """How far a caller's probabilities may be from summing to 1."""
@@ -48,7 +47,8 @@ class MixtureStep:
         total = fsum(self.probabilities)
         if abs(total - 1.0) > SUM_ERROR:
             raise InvalidInputError(f"The 'probabilities' field must sum to 1. Got a sum of {total!r} instead.")
-        check_count("count", self.count)
+        object.__setattr__(self, "count", checked_count("count", self.count))
+        object.__setattr__(self, "probability_error", real_number("probability_error", self.probability_error))
         if not 0.0 <= self.probability_error < 1e-3:
             raise InvalidInputError(
                 f"The 'probability_error' field must be from 0 to below 1e-3. Got {self.probability_error!r} instead."
@@ -87,7 +87,9 @@ class MixtureSteps(DominatingPair):
             )
         if not self.steps:
             raise InvalidInputError("The 'steps' field must have at least one step. Got none instead.")
-        if not 0.0 < real_number("noise_multiplier", self.noise_multiplier) < float("inf"):
+        for name in ("noise_multiplier", "slack"):  # float32 of NumPy's would round all that is computed with them
+            object.__setattr__(self, name, real_number(name, getattr(self, name)))
+        if not 0.0 < self.noise_multiplier < float("inf"):
             raise InvalidInputError(
                 f"The 'noise_multiplier' field must be positive and finite. Got {self.noise_multiplier!r} instead."
             )
@@ -123,10 +125,14 @@ class MixtureSteps(DominatingPair):
         return all(step.is_public for step in self.steps)
 
 
-def check_count(name: str, value: object) -> None:
-    """Raise InvalidInputError unless ``value`` is a whole number of at least 1."""
-    if not isinstance(value, Integral) or value < 1:
-        raise InvalidInputError(f"The {name!r} field must be a whole number of at least 1. Got {value!r} instead.")
+def checked_count(name: str, value: object) -> int:
+    """``value`` as an integer of Python's, which does not overflow; raises InvalidInputError unless it is a count."""
+    count = plain(value)
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_EXAMPLES:
+        raise InvalidInputError(
+            f"The {name!r} field must be a whole number from 1 to {MAX_EXAMPLES}. Got {shortened(count)} instead."
+        )
+    return count
 
 
 def _numbers(name: str, values: object) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from hockeystick.by_name import by_name
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.misspelt import nearest
+from hockeystick.misspelt import nearest, one_of
 from hockeystick.noise.solver import block_for, bytes_of, ring_rows
 from hockeystick.plan import MechanismOptions, Plan
 from hockeystick.samplers import (
@@ -86,12 +86,11 @@ class Limits:
             raise InvalidInputError(f"The {missing!r} field is missing; 'memory' and 'parameters' belong together.")
         if self.parameters is not None and real_number("parameters", self.parameters) < 1:
             raise InvalidInputError(f"The 'parameters' field must be at least 1. Got {self.parameters} instead.")
-        if self.dtype not in TYPES:
-            raise InvalidInputError(f"The 'dtype' field must be float32 or float64. Got {self.dtype!r} instead.")
+        one_of("dtype", self.dtype, TYPES)
         expect_kind("samplers", self.samplers, (tuple, list), "a tuple of names, such as ('poisson',)")
-        unknown = next((sampler for sampler in self.samplers if sampler not in LOADERS), None)
+        unknown = next((sampler for sampler in self.samplers or () if sampler not in LOADERS), None)
         if unknown is not None or not self.samplers:
-            meant = nearest(unknown or "", LOADERS)
+            meant = nearest(unknown, LOADERS) if isinstance(unknown, str) else None
             hint = "" if meant is None else f" (did you mean {meant!r}?)"
             raise InvalidInputError(
                 f"The 'samplers' field must name some of {', '.join(LOADERS)}. Got {shortened(unknown)} instead{hint}."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hockeystick.calls import called, made_by
 from hockeystick.claim import verification_target
 from hockeystick.deadline import Deadline
-from hockeystick.errors import BudgetExceededError, InvalidInputError
+from hockeystick.errors import BudgetExceededError, InvalidInputError, shortened
 from hockeystick.plan import Plan
 from hockeystick.recommendation.candidates import Limits, every
 from hockeystick.recommendation.explain import explanation
@@ -117,6 +117,10 @@ def recommend(
         ("monte_carlo", monte_carlo, MonteCarlo, "an hs.MonteCarlo, such as hs.MonteCarlo(), or None"),
     ):
         expect_kind(name, given, kind, wanted)
+    if on_answer is not None and not callable(on_answer):
+        raise InvalidInputError(
+            f"The 'on_answer' argument must be a function of a Recommendation. Got {shortened(on_answer)} instead."
+        )
     budget = real_number("budget", budget)
     deadline = Deadline(budget)
     limits = limits or Limits(monte_carlo=monte_carlo is not None)
@@ -184,11 +188,7 @@ def shared(monte_carlo: MonteCarlo, asked: Asked) -> tuple[MonteCarlo, float]:
 
     Raises: InvalidInputError when that is not below delta, of which it is a part.
     """
+    monte_carlo.check_part_of(asked.delta)
     total = monte_carlo.failure_probability
-    if not total < asked.delta:
-        raise InvalidInputError(
-            f"The 'failure_probability' field must be below delta = {asked.delta!r}, of which it becomes a part. "
-            f"Got {total!r} instead."
-        )
     each = replace(monte_carlo, failure_probability=total / sum(1 for _ in every(asked.plan, asked.limits)))
     return each, verification_target(asked.delta, total)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hockeystick.by_name import by_name
 from hockeystick.errors import InvalidInputError
+from hockeystick.misspelt import one_of
 from hockeystick.recommendation.sketches import spread_queries
 from hockeystick.spec import real_number
 from hockeystick.strategies.error import momentum as momentum_workload
@@ -68,14 +69,8 @@ class Workload:
 
     def __post_init__(self) -> None:
         momentum_workload(1, real_number("momentum", self.momentum), real_number("weight_decay", self.weight_decay))
-        for name, value, allowed in (
-            ("schedule", self.schedule, get_args(Schedule)),
-            ("measure", self.measure, get_args(Measure)),
-        ):
-            if value not in allowed:
-                raise InvalidInputError(
-                    f"The {name!r} field must be one of {', '.join(allowed)}. Got {value!r} instead."
-                )
+        one_of("schedule", self.schedule, get_args(Schedule))
+        one_of("measure", self.measure, get_args(Measure))
 
     def describe(self) -> str:
         """The workload in a few words."""

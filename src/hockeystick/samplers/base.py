@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import model_validator
 
 from hockeystick.calls import called
-from hockeystick.errors import InvalidInputError
+from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.samplers.attribution import Attribution
 from hockeystick.samplers.promises import Batch, Promises
 from hockeystick.spec import MAX_EXAMPLES, Spec
@@ -143,10 +143,12 @@ class BatchSampler(Spec):
 
 def _checked_count(num_examples: object) -> int:
     if isinstance(num_examples, bool) or not isinstance(num_examples, int | np.integer):
-        raise InvalidInputError(f"The 'num_examples' argument must be a whole number. Got {num_examples!r} instead.")
+        raise InvalidInputError(
+            f"The 'num_examples' argument must be a whole number. Got {shortened(num_examples)} instead."
+        )
     if not 1 <= num_examples <= MAX_EXAMPLES:
         raise InvalidInputError(
-            f"The 'num_examples' argument must be from 1 to {MAX_EXAMPLES}. Got {int(num_examples)} instead."
+            f"The 'num_examples' argument must be from 1 to {MAX_EXAMPLES}. Got {shortened(int(num_examples))} instead."
         )
     return int(num_examples)
 

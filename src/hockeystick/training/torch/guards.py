@@ -16,6 +16,7 @@ from opacus.validators.errors import UnsupportedModuleError
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
+from hockeystick.misspelt import one_of
 from hockeystick.training.record import SLACK
 from hockeystick.training.torch.layers import check_layers, check_uses
 from hockeystick.training.torch.norms import clip_factors, numbers_in, scaled_sum, squared_norms, total_norm
@@ -39,10 +40,7 @@ def check_clip_norm(max_grad_norm: Any, clipping: str, parameters: int) -> None:
         clipping: "flat" or "per_layer".
         parameters: how many tensors are trained.
     """
-    if clipping not in CLIPPINGS:
-        raise InvalidInputError(
-            f"The 'clipping' argument must be one of {', '.join(CLIPPINGS)}. Got {shortened(clipping)} instead."
-        )
+    one_of("clipping", clipping, CLIPPINGS, "argument")
     norms = max_grad_norm if clipping == "per_layer" and isinstance(max_grad_norm, Sequence) else [max_grad_norm]
     positive = all(isinstance(norm, int | float) and 0.0 < norm < math.inf for norm in norms)
     if not positive or (clipping == "per_layer" and (norms is not max_grad_norm or len(norms) != parameters)):
@@ -79,11 +77,7 @@ def check_modules(module: torch.nn.Module, grad_sample_mode: str) -> None:
 
     InvalidInputError for a gradient mode that does not exist.
     """
-    if grad_sample_mode not in MODES:
-        raise InvalidInputError(
-            f"The 'grad_sample_mode' argument must be one of {', '.join(MODES)}. "
-            f"Got {shortened(grad_sample_mode)} instead."
-        )
+    one_of("grad_sample_mode", grad_sample_mode, MODES, "argument")
     check_layers(module, ghost="ghost" in grad_sample_mode)
     if grad_sample_mode == "ghost_fsdp":
         _check_untied(module)
