@@ -9,7 +9,7 @@ from pathlib import Path
 from time import process_time
 
 from hockeystick.deadline import Deadline
-from hockeystick.reproduction.papers import _figures
+from hockeystick.reproduction.papers import figures_of
 
 FIRST = [(128, 0.5), (1024, 8.0), (128, 8.0), (1024, 0.5), (128, 2.0), (1024, 2.0), (256, 2.0)]
 """Cells that the text is about."""
@@ -17,7 +17,7 @@ FIRST = [(128, 0.5), (1024, 8.0), (128, 8.0), (1024, 0.5), (128, 2.0), (1024, 2.
 
 def main(*paths: str) -> None:
     """Do what is missing in the file."""
-    _figures(Path(__file__).parent)
+    figures_of(Path(__file__).parent)
     cells = sys.modules["hockeystick_papers_dong_ganesh_2026.cells"]
     path = Path(paths[0]) if paths else cells.KEPT
     places = list(dict.fromkeys([*FIRST, *cells.PLACES]))

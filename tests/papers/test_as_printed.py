@@ -15,11 +15,11 @@ import hockeystick as hs
 from hockeystick.accountants.registry import every_accountant
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
-from hockeystick.reproduction.papers import Output, _figures, _folders
+from hockeystick.reproduction.papers import Output, figures_of, folder_of
 
 
 def module(paper: str, name: str) -> ModuleType:
-    _figures(next(folder for folder in _folders() if folder.name == paper))
+    figures_of(folder_of(paper))
     return sys.modules[f"hockeystick_papers_{paper.replace('-', '_')}.{name}"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from hockeystick.deadline import Deadline
-from hockeystick.reproduction.papers import Output, _figures, _folders
+from hockeystick.reproduction.papers import Output, figures_of, folder_of
 
 PATHS = 20_000
 SURE = 5.0
@@ -19,7 +19,7 @@ SURE = 5.0
 
 @pytest.fixture(scope="module")
 def asymptotics() -> ModuleType:
-    _figures(next(folder for folder in _folders() if folder.name == "feldman-shenfeld-2025"))
+    figures_of(folder_of("feldman-shenfeld-2025"))
     return sys.modules["hockeystick_papers_feldman_shenfeld_2025.asymptotics"]
 
 

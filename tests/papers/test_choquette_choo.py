@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 import hockeystick as hs
 from hockeystick.deadline import Deadline
-from hockeystick.reproduction.papers import Output, _figures, _folders, available
+from hockeystick.reproduction.papers import Output, available, figures_of, folder_of
 
 PAPER = "choquette-choo-2024"
 PACKAGE = "hockeystick_papers_choquette_choo_2024"
@@ -31,7 +31,7 @@ def coarse(figures: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def figures() -> dict[str, Callable[..., None]]:
     """The figures, whose functions also take what is to be computed."""
-    return dict(_figures(next(folder for folder in _folders() if folder.name == PAPER)))
+    return dict(figures_of(folder_of(PAPER)))
 
 
 def module(name: str) -> ModuleType:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hockeystick.deadline import Deadline
-from hockeystick.reproduction.papers import Output, _figures, _folders
+from hockeystick.reproduction.papers import Output, figures_of, folder_of
 
 SAMPLES = 400_000
 SURE = 5.0
@@ -20,7 +20,7 @@ Answers = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 @pytest.fixture(scope="module")
 def conjecture() -> ModuleType:
-    _figures(next(folder for folder in _folders() if folder.name == "chua-2024"))
+    figures_of(folder_of("chua-2024"))
     return sys.modules["hockeystick_papers_chua_2024.conjecture"]
 
 

@@ -19,7 +19,7 @@ from hockeystick.calibration.search import _would_take
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError, UnsupportedError
 from hockeystick.monte_carlo import pilots as pilot
-from hockeystick.reproduction.papers import Output, _figures, _folders, available
+from hockeystick.reproduction.papers import Output, available, figures_of, folder_of
 from hockeystick.samplers.attribution import Attribution
 
 PAPER = "dong-ganesh-2026"
@@ -35,7 +35,7 @@ def short_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def figures() -> dict[str, Callable[..., None]]:
     """The figures, whose functions also take what is to be computed."""
-    return dict(_figures(next(folder for folder in _folders() if folder.name == PAPER)))
+    return dict(figures_of(folder_of(PAPER)))
 
 
 def module(name: str) -> ModuleType:

@@ -18,7 +18,7 @@ from hockeystick.accountants import direct
 from hockeystick.deadline import Deadline
 from hockeystick.laws.profile import law_delta, law_profiles
 from hockeystick.pairs.registry import dominating_pair
-from hockeystick.reproduction.papers import Output, _figures, _folders
+from hockeystick.reproduction.papers import Output, figures_of, folder_of
 
 PAPER, PACKAGE = "feldman-shenfeld-2025", "hockeystick_papers_feldman_shenfeld_2025"
 RESOLUTION = hs.Resolution(48, 1e-6)
@@ -28,7 +28,7 @@ UPPER, LOWER = hs.Side.UPPER, hs.Side.LOWER
 
 @pytest.fixture(scope="module")
 def paper() -> dict[str, Any]:
-    return dict(_figures(next(folder for folder in _folders() if folder.name == PAPER)))
+    return dict(figures_of(folder_of(PAPER)))
 
 
 @pytest.fixture

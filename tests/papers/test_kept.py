@@ -49,7 +49,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "papers" / "toy-2026"
     folder.mkdir(parents=True)
     (folder / "reproduce.py").write_text(SOURCE)
-    monkeypatch.setattr(papers, "_folders", lambda: [folder])
+    monkeypatch.setattr(papers, "paper_folders", lambda: [folder])
     yield folder
     sys.modules.pop("hockeystick_papers_toy_2026", None)
 

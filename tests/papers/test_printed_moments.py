@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hockeystick.reproduction.papers import _figures, _folders
+from hockeystick.reproduction.papers import figures_of, folder_of
 
 PAPER = "schuchardt-kalinin-2026"
 
@@ -16,7 +16,7 @@ PAPER = "schuchardt-kalinin-2026"
 @pytest.fixture
 def runs() -> ModuleType:
     """The module of the paper's mechanisms, which loads with its figures."""
-    _figures(next(folder for folder in _folders() if folder.name == PAPER))
+    figures_of(folder_of(PAPER))
     return sys.modules["hockeystick_papers_schuchardt_kalinin_2026.runs"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hockeystick.deadline import Deadline
-from hockeystick.reproduction.papers import _folders, available, reproduce
+from hockeystick.reproduction.papers import available, paper_folders, reproduce
 
 SECONDS = 1200.0
 """Processor time of all papers together, after compilation."""
@@ -16,7 +16,7 @@ SPENT: dict[str, float] = {}
 
 
 @pytest.mark.weekly
-@pytest.mark.parametrize("paper", [folder.name for folder in _folders()])
+@pytest.mark.parametrize("paper", [folder.name for folder in paper_folders()])
 def test_quick_version(paper: str, tmp_path: Path) -> None:
     from hockeystick.accountants.registry import warm_up
 

@@ -10,7 +10,7 @@ import pytest
 from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.reproduction.curves import judge
-from hockeystick.reproduction.papers import Check, Output, _figures, _folders, available, reproduce
+from hockeystick.reproduction.papers import Check, Output, available, figures_of, folder_of, reproduce
 
 CHUA, FELDMAN = "chua-2024", "feldman-shenfeld-2025"
 FIGURES = {CHUA: [f"figure-{i}" for i in range(1, 8)], FELDMAN: [f"figure-{i}" for i in range(1, 5)]}
@@ -18,7 +18,7 @@ FIGURES = {CHUA: [f"figure-{i}" for i in range(1, 8)], FELDMAN: [f"figure-{i}" f
 
 def figures(paper: str) -> dict[str, Any]:
     """The paper's figures, whose functions also take a number of points."""
-    return dict(_figures(next(folder for folder in _folders() if folder.name == paper)))
+    return dict(figures_of(folder_of(paper)))
 
 
 class Recorder(Output):

@@ -21,7 +21,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import VerificationError
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.reproduction.curves import Axes, Curve, Series, publish_panels
-from hockeystick.reproduction.papers import Output, _figures, _folders, available
+from hockeystick.reproduction.papers import Output, available, figures_of, folder_of
 
 PAPER = "schuchardt-kalinin-2026"
 FIGURES = [*(f"figure-{i}" for i in range(1, 7)), "bandwidth", "library", "cost", "methods", "gaps"]
@@ -31,7 +31,7 @@ STRATEGIES = ["DP-SGD", "BSR, p=4", "BSR, p=64", "BISR, p=4", "BISR, p=64", "BLT
 @pytest.fixture
 def figures() -> dict[str, Callable[..., None]]:
     """The figures, whose functions also take a number of points."""
-    return dict(_figures(next(folder for folder in _folders() if folder.name == PAPER)))
+    return dict(figures_of(folder_of(PAPER)))
 
 
 @pytest.fixture
@@ -266,7 +266,7 @@ def test_a_lower_bound_above_an_upper_one_is_an_error(closeness: ModuleType, out
 
 
 def test_intervals_of_the_readme_meet_recomputed_ones(runs: ModuleType, closeness: ModuleType, output: Output) -> None:
-    folder = next(folder for folder in _folders() if folder.name == PAPER)
+    folder = folder_of(PAPER)
     case = "BSR, p=4, N=100, k=1"
     rows = [line.split("|")[2:5] for line in (folder / "README.md").read_text().splitlines() if f"| {case} |" in line]
     assert len(rows) == closeness.GAP_POINTS

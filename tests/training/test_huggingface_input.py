@@ -154,7 +154,8 @@ def test_other_batches_and_steps_than_the_plan_s_are_refused(given, message, tra
     assert made.engine._run is None
 
 
-def test_objects_that_do_not_suit_are_refused(trainer):
+def test_objects_that_do_not_suit_are_refused(trainer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where a Trainer without arguments makes its folder
     with pytest.raises(InvalidInputError, match="'model_init' argument must be left out"):
         trainer(model_init=model_of)
     with pytest.raises(InvalidInputError, match="'compute_loss_func' argument must be left out"):

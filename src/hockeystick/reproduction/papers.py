@@ -140,7 +140,7 @@ class Output:
 
 def available() -> dict[str, list[str]]:
     """The papers that can be reproduced and their figures."""
-    return {folder.name: list(_figures(folder)) for folder in _folders()}
+    return {folder.name: list(figures_of(folder)) for folder in paper_folders()}
 
 
 def check(paper: str, figure: str | None) -> None:
@@ -174,8 +174,8 @@ def reproduce(
     Raises: as :func:`check`; InvalidInputError for a directory that cannot be written.
     """
     check(paper, figure)
-    folder = next(folder for folder in _folders() if folder.name == paper)
-    figures = _figures(folder, quick=quick)
+    folder = folder_of(paper)
+    figures = figures_of(folder, quick=quick)
     directory = Path(out) / paper / "quick" if quick else Path(out) / paper
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ def _digests(directory: Path, files: Iterable[str]) -> dict[str, str]:
     return {name: sha256(path.read_bytes()).hexdigest() for name, path in paths.items() if path.is_file()}
 
 
-def _folders() -> list[Path]:
+def paper_folders() -> list[Path]:
     """Folders with a reproduction: inside an installed package, or beside the sources of a checkout."""
     package = Path(__file__).resolve().parents[1]
     for root in (package / "papers", package.parents[1] / "papers"):
@@ -237,7 +237,12 @@ def _methods() -> list[Path]:
     return [] if spec is None or spec.origin is None else [Path(spec.origin).parent]
 
 
-def _figures(folder: Path, *, quick: bool = False) -> dict[str, Callable[[Output], None]]:
+def folder_of(paper: str) -> Path:
+    """The folder of a paper that is there."""
+    return next(folder for folder in paper_folders() if folder.name == paper)
+
+
+def figures_of(folder: Path, *, quick: bool = False) -> dict[str, Callable[[Output], None]]:
     """What ``reproduce.py`` defines. It is loaded as a package, so that it can import the modules beside it."""
     name = "hockeystick_papers_" + folder.name.replace("-", "_")
     spec = importlib.util.spec_from_file_location(
