@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from hockeystick.laws import backward_induction
 from hockeystick.laws.backward_induction import (
+    Charges,
     Correlation,
     Lattice,
     Run,
@@ -26,6 +28,7 @@ SETTINGS = {
     "often": Run(0.4, 0.8, 1, Lattice(0.02, 200, 2.0), 1500),
     "few cells": Run(0.05, 0.7, 1, Lattice(0.004, 300, 2.0), 30),
     "far apart": Run(0.7, 2.9, 1, Lattice(0.05, 120, 2.0), 300),
+    "much noise": Run(0.02, 0.3, 1, Lattice(0.0002, 1300, 2.0), 100),
 }
 
 
@@ -92,7 +95,7 @@ def test_no_triple_has_more_than_the_opposite_one_and_its_charges(name: str) -> 
     """
     run = SETTINGS[name]
     spacing, places, _ = run.lattice
-    base, charged, most = bound_of(name)
+    base, charged, far, most = bound_of(name)
     logs = log_places(spacing, -places, places)
     weights, reach = np.exp(-0.5 * logs), charged.shape[0]
     rng = np.random.default_rng(48)
@@ -105,7 +108,7 @@ def test_no_triple_has_more_than_the_opposite_one_and_its_charges(name: str) -> 
         for away in (0, 1, 3, 10, 40):
             for r in (0, 1, 2, 5, 10, 20, 50, 100, places):
                 first, last = places + away - r, min(places + away + r, 2 * places)
-                allowed = charged[away, r] if away <= r < reach else 0.0
+                allowed = 0.0 if r < away else charged[away, r] if r < reach else far[away]
                 assert beyond[last + 1] - beyond[first] <= allowed + 1e-13
 
 
@@ -142,6 +145,24 @@ def test_covers_are_worse_than_the_triangles_of_their_cells() -> None:
             points = 0.5 * 2.0**0.5 * np.array([np.cos(turns), np.sin(turns)]).T
             assert np.all(truth(points, 0.1, logs) <= values + 1e-14)
     assert corner(0.05) == Cell((0.0, 0.05), (0.5 * pi - 0.05, 0.5 * pi))
+
+
+def test_what_triples_add_however_far_is_charged_at_all_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the second step: the curvature of the first is known exactly, but for its places."""
+    run, x = Run(0.3, 1.0, 2, Lattice(0.01, 200, 2.0), 10), np.exp(log_places(0.01, -200, 0))
+    base = opposite(0.3, 1.0, log_places(0.01, -200, 400), Side.UPPER)
+    far = np.linspace(1e-3, 2e-3, 201)
+    found = []
+    for share in (0.0, 1.0):
+        added = Charges(base, np.zeros((20, 20)), share * far, base)
+        monkeypatch.setattr(backward_induction, "charges", lambda run, tick, added=added: added)
+        found.append(upper_values(run, nothing))
+    first = one_step(np.exp(log_places(0.01, -201, 1)), 0.3, 1.0)
+    slopes = np.diff(first) / np.diff(np.exp(log_places(0.01, -201, 1)))
+    curvature = (np.diff(slopes) * np.sqrt(x))[::-1]
+    least = np.minimum.accumulate(curvature)[np.maximum(np.arange(201), 20)]
+    more = (found[1] - found[0])[::-1]
+    assert np.allclose(more[:-1], (np.sqrt(x[::-1]) * far * least)[:-1], rtol=1e-3, atol=1e-12)
 
 
 def one_step(x: np.ndarray, rate: float, distance: float) -> np.ndarray:

@@ -5,8 +5,9 @@ adversary can reach: ``V_0(x) = (x - 1)_+``, ``V_(t+1)(x) = max E V_t(x X)`` ove
 ``delta(epsilon) = V_T(x) / x`` at ``x = e^-epsilon``, for all epsilons at once. As the two runs may change places,
 ``V(x) = x - 1 + x V(1/x)``, so places up to 1 say all.
 
-From above the opposite triple is the worst, but for what :func:`charges` adds. From below the adversary has the
-opposite triple at ratios up to 1, and its mirror image beyond.
+From above the opposite triple is the worst, but for what :func:`charges` adds, by cells of triples or, where there is
+much noise, by a lemma (:mod:`.reflections`). From below the adversary has the opposite triple at ratios up to 1, and
+its mirror image beyond.
 
 Proofs: docs/theory/fixed-size.md, "The run backwards". Cost: O(places log(places)) a step.
 """
@@ -22,6 +23,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from hockeystick.compiling import kernel
 from hockeystick.laws.lattice_laws import contraction
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
+from hockeystick.laws.reflections import excess, spread_opposite
 from hockeystick.laws.smooth_powers import OF_TRANSFORMS
 from hockeystick.laws.triples import (
     Cell,
@@ -47,7 +49,7 @@ SAME = 1e-9
 """What is added to them, relative: far above rounding, which then tells nothing from its mirror image."""
 NARROW = 0.02
 """Width of boxes for neighbours of the opposite triple, in standard deviations."""
-BLUR, NODES = 2e-4, 68
+BLUR, NODES = 1e-4, 68
 """Share of the second moment of a step that places add, where there are so many nodes per unit of score."""
 MARGIN = 0.03
 """The lattice ends where delta is this share of the smallest one that matters."""
@@ -55,9 +57,11 @@ LONGEST, LARGEST_EXPONENT = 40.0, 200.0
 """The largest epsilon of a lattice, and the largest exponent of a tilt."""
 FEWEST_PLACES, MOST_PLACES, COARSEST = 2000, 40_000, 7.0
 """How many places a lattice has, and how many times as wide as wanted they may be where it would have more."""
-MOST_CELLS, FEW_CELLS = 6000, 600
-"""Cells that are looked at on fine and on coarse grids."""
-REACH = 600
+MOST_CELLS, FEW_CELLS, NEAR_CELLS = 6000, 600, 1000
+"""Cells that are looked at on fine and on coarse grids, and at most where cells only matter near a ratio of 1."""
+PROVED = 1e-4
+"""The lemma of reflections is used where triples add less than this share of the base, however far curvature is 1."""
+REACH = 850
 """Places around a ratio of 1 at which curvature is charged for other triples."""
 ROUNDING = 1e-12
 """Far above the relative rounding of one step."""
@@ -133,11 +137,13 @@ class Charges(NamedTuple):
         base: o of the opposite triple, raised; shape (3 places + 1,), at i = -places, ..., 2 places.
         charged: shape (n, n), n <= REACH: at ``i = -k`` what other triples may add to that, for a curvature of 1 at all
             places from -r to r, at [k, r].
+        far: the same for all r >= max(k, n), at [k]; shape (places + 1,).
         most: o of all triples, at the same places as ``base``.
     """
 
     base: Array
     charged: Array
+    far: Array
     most: Array
 
 
@@ -155,8 +161,12 @@ class _Raised:
         self.charged = np.zeros((self.reach, self.reach))
 
     def add(self, values: Array) -> None:
-        """Raise the base to these values on the left; on the right the opposite triple has the most."""
-        self.base[: self.places] = np.maximum(self.base[: self.places], values[: self.places])
+        """Raise the base to these values."""
+        self.base[: values.size] = np.maximum(self.base[: values.size], values)
+
+    def total(self) -> float:
+        """The right half of the base."""
+        return float(self.weights[self.places :] @ self.base[self.places : self.logs.size])
 
     def share(self, values: Array) -> float:
         """The most by which a triple exceeds the base where curvature is 1 from -r to r, for r beyond the reach.
@@ -192,38 +202,49 @@ def charge(charged: Array, left: Array, right: Array) -> None:
 
 def charges(run: Run, tick: Tick) -> Charges:
     """Bounds on all triples of a step. Cost: O(boxes + places) for each cell."""
-    rate, lattice = run.rate, run.lattice
-    raised, squared = _Raised(rate, run.distance, lattice), run.distance**2
+    rate, (spacing, places, _) = run.rate, run.lattice
+    raised, squared = _Raised(rate, run.distance, run.lattice), run.distance**2
     nearest = near_opposite(squared, NEAR)
+    limits = excess(rate, squared, log_places(spacing, 0, 2 * places) + 0.5 * spacing) / spacing
 
     def values_of(cell: Cell, width: float) -> Array:
         tick()
-        return np.minimum(covered(rate, cover(squared, cell), lattice.spacing, lattice.places, width), raised.most)
+        return np.minimum(covered(rate, cover(squared, cell), spacing, places, width), raised.most)
+
+    def share_of(values: Array) -> float:
+        return max(raised.share(values), raised.share(mirrored(values, raised.logs)))
 
     def settle(values: Array) -> None:
         raised.charge(values)
         raised.charge(mirrored(values, raised.logs))
 
-    raised.add(values_of(corner(nearest), NARROW))
-    raised.charge(mirrored(raised.base[: raised.logs.size], raised.logs))
-    first = others(nearest)
-    waiting = [(-inf, 0, first, raised.most)]
+    nearby = values_of(corner(nearest), NARROW)
+    proved = bool(limits[-1] <= PROVED * raised.total())
+    if proved:
+        raised.add(spread_opposite(rate, run.distance, spacing, -places, 2 * places))
+    else:
+        raised.add(nearby)
+    settle(nearby)
+    largest = max(share_of(nearby), 0.0)
+    waiting = [(-inf, 0, others(nearest), raised.most)]
     count = 0
-    while waiting and count < run.most_cells:
+    while waiting and count < (min(run.most_cells, NEAR_CELLS) if proved else run.most_cells):
         for cell in halves(heappop(waiting)[2]):
             count += 1
             values = values_of(cell, box_width(squared, cell))
-            share = max(raised.share(values), raised.share(mirrored(values, raised.logs)))
+            share = share_of(values)
             if share <= 0.0:
                 settle(values)
             else:
                 heappush(waiting, (-share, count, cell, values))
-    factor = 1.0 + SAME
     for negative, _, _, values in waiting:
         settle(values)
-        factor = max(factor, 1.0 - negative)
+        largest = max(largest, -negative)
+    ranks = np.arange(places + 1)
+    far = np.minimum(limits[ranks + np.maximum(ranks, raised.reach)], largest * raised.total())
+    near = limits[np.add.outer(ranks[: raised.reach], ranks[: raised.reach])]
     most = np.append(raised.most, raised.base[raised.most.size :])  # the opposite triple has the most beyond 1
-    return Charges(raised.base * factor, raised.charged, most)
+    return Charges(raised.base * (1.0 + SAME), np.minimum(raised.charged, near), far, most)
 
 
 class Correlation:
@@ -262,11 +283,12 @@ def upper_values(run: Run, tick: Tick) -> Array:
     """At least ``V_steps`` at ``e^(i spacing)``, i = -places, ..., 0: shape (places + 1,)."""
     lattice = run.lattice
     spacing, places, _ = lattice
-    base, charged, most = charges(run, tick)
+    base, charged, far, most = charges(run, tick)
     roots = np.exp(-0.5 * log_places(spacing, -places, 2 * places))
     correlation = Correlation(lattice, base * roots, most * roots)
     x = np.exp(log_places(spacing, -places, 0))
     values, reach = np.zeros(places + 1), charged.shape[0]
+    beyond = np.maximum(np.arange(places + 1), reach)
     for _ in range(run.steps):
         tick()
         curvature = _curvature(values, x, spacing) * np.sqrt(x)
@@ -274,6 +296,7 @@ def upper_values(run: Run, tick: Tick) -> Array:
         rest = curvature - falling[::-1]
         added = correlation.of(Side.UPPER, _around(falling[::-1]), _around(rest))
         added[::-1][:reach] += charged @ (falling[:reach] - falling[1 : reach + 1])
+        added[::-1] += far * falling[beyond]
         values = np.minimum((values + np.sqrt(x) * added) * (1.0 + ROUNDING), x)
     return values
 
