@@ -23,7 +23,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from hockeystick.compiling import kernel
 from hockeystick.laws.lattice_laws import contraction
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.laws.reflections import excess, spread_opposite
+from hockeystick.laws.reflections import excess, reaches_far, spread_opposite
 from hockeystick.laws.smooth_powers import OF_TRANSFORMS
 from hockeystick.laws.triples import (
     Cell,
@@ -59,8 +59,6 @@ FEWEST_PLACES, MOST_PLACES, COARSEST = 2000, 40_000, 7.0
 """How many places a lattice has, and how many times as wide as wanted they may be where it would have more."""
 MOST_CELLS, FEW_CELLS, NEAR_CELLS = 6000, 600, 1000
 """Cells that are looked at on fine and on coarse grids, and at most where cells only matter near a ratio of 1."""
-PROVED = 1e-4
-"""The lemma of reflections is used where triples add less than this share of the base, however far curvature is 1."""
 REACH = 850
 """Places around a ratio of 1 at which curvature is charged for other triples."""
 ROUNDING = 1e-12
@@ -137,7 +135,7 @@ class Charges(NamedTuple):
         base: o of the opposite triple, raised; shape (3 places + 1,), at i = -places, ..., 2 places.
         charged: shape (n, n), n <= REACH: at ``i = -k`` what other triples may add to that, for a curvature of 1 at all
             places from -r to r, at [k, r].
-        far: the same for all r >= max(k, n), at [k]; shape (places + 1,).
+        far: the same for all r >= max(k, n), at [k]; shape (places + 1,). 0 where ``base`` is raised by that.
         most: o of all triples, at the same places as ``base``.
     """
 
@@ -163,10 +161,6 @@ class _Raised:
     def add(self, values: Array) -> None:
         """Raise the base to these values."""
         self.base[: values.size] = np.maximum(self.base[: values.size], values)
-
-    def total(self) -> float:
-        """The right half of the base."""
-        return float(self.weights[self.places :] @ self.base[self.places : self.logs.size])
 
     def share(self, values: Array) -> float:
         """The most by which a triple exceeds the base where curvature is 1 from -r to r, for r beyond the reach.
@@ -219,13 +213,9 @@ def charges(run: Run, tick: Tick) -> Charges:
         raised.charge(mirrored(values, raised.logs))
 
     nearby = values_of(corner(nearest), NARROW)
-    proved = bool(limits[-1] <= PROVED * raised.total())
-    if proved:
-        raised.add(spread_opposite(rate, run.distance, spacing, -places, 2 * places))
-    else:
-        raised.add(nearby)
+    proved = reaches_far(rate, squared)
+    raised.add(spread_opposite(rate, run.distance, spacing, -places, 2 * places) if proved else nearby)
     settle(nearby)
-    largest = max(share_of(nearby), 0.0)
     waiting = [(-inf, 0, others(nearest), raised.most)]
     count = 0
     while waiting and count < (min(run.most_cells, NEAR_CELLS) if proved else run.most_cells):
@@ -237,14 +227,16 @@ def charges(run: Run, tick: Tick) -> Charges:
                 settle(values)
             else:
                 heappush(waiting, (-share, count, cell, values))
-    for negative, _, _, values in waiting:
+    for _, _, _, values in waiting:
         settle(values)
-        largest = max(largest, -negative)
-    ranks = np.arange(places + 1)
-    far = np.minimum(limits[ranks + np.maximum(ranks, raised.reach)], largest * raised.total())
-    near = limits[np.add.outer(ranks[: raised.reach], ranks[: raised.reach])]
     most = np.append(raised.most, raised.base[raised.most.size :])  # the opposite triple has the most beyond 1
-    return Charges(raised.base * (1.0 + SAME), np.minimum(raised.charged, near), far, most)
+    if proved:
+        ranks = np.arange(places + 1)
+        near = limits[np.add.outer(ranks[: raised.reach], ranks[: raised.reach])]
+        far = limits[ranks + np.maximum(ranks, raised.reach)]
+        return Charges(raised.base * (1.0 + SAME), np.minimum(raised.charged, near), far, most)
+    factor = 1.0 + max([SAME, *(-negative for negative, _, _, _ in waiting)])
+    return Charges(raised.base * factor, raised.charged, np.zeros(places + 1), most)
 
 
 class Correlation:

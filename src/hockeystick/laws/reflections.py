@@ -7,7 +7,7 @@ N(e)`` is a certain multiple of ``(1-q) N(v)``: a normal tail.
 Proof: docs/theory/fixed-size.md, "Much noise". Errs upward.
 """
 
-from math import exp, inf, log, sinh, sqrt, tanh
+from math import exp, expm1, inf, log, sinh, sqrt, tanh
 
 import numpy as np
 from scipy.special import ndtr
@@ -16,6 +16,8 @@ from hockeystick.laws.law import Array
 from hockeystick.laws.triples import REACH, SAFE, log_places, opposite
 from hockeystick.types import Side
 
+LITTLE = 1e-4
+"""The lemma is used where triples add less than this share at the longest intervals."""
 PARTS = 4
 """Parts of a bin between whose ends o is below its chords."""
 SUMS = 1e-11
@@ -51,6 +53,14 @@ def excess(rate: float, squared: float, highs: Array) -> Array:
     tails = rate**2 / (1.0 - rate) * exp(squared) * ndtr(SAFE - scores + SAFE * np.abs(np.maximum(scores, -REACH)))
     bounds: Array = 2.5 * squared * tails * (1.0 + SUMS)
     return bounds
+
+
+def reaches_far(rate: float, squared: float) -> bool:
+    """Whether triples add next to nothing to the opposite one at the longest intervals; arguments as of :func:`excess`.
+
+    As a share of the right half of what the opposite one has at all ratios, about a quarter of its second moment.
+    """
+    return bool(excess(rate, squared, np.array([inf]))[0] <= LITTLE * 0.25 * rate**2 * expm1(squared))
 
 
 def spread_opposite(rate: float, distance: float, spacing: float, first: int, last: int) -> Array:
