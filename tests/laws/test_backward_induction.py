@@ -1,8 +1,9 @@
 """A run whose adversary chooses the worst triple at every ratio, against triples and games in numbers."""
 
 import math
+from collections.abc import Callable
 from functools import cache
-from math import cos, exp, pi, sin
+from math import cos, exp, inf, pi, sin
 
 import numpy as np
 import pytest
@@ -110,6 +111,69 @@ def test_no_triple_has_more_than_the_opposite_one_and_its_charges(name: str) -> 
                 first, last = places + away - r, min(places + away + r, 2 * places)
                 allowed = 0.0 if r < away else charged[away, r] if r < reach else far[away]
                 assert beyond[last + 1] - beyond[first] <= allowed + 1e-13
+
+
+def charges_with(monkeypatch: pytest.MonkeyPatch, run: Run, most_added: Callable[[np.ndarray], np.ndarray]) -> Charges:
+    """Charges where the lemma of reflections says this at the upper ends of intervals, in places."""
+    spacing = run.lattice.spacing
+    monkeypatch.setattr(
+        backward_induction, "excess", lambda rate, squared, highs: spacing * most_added(highs / spacing)
+    )
+    return charges(run, nothing)
+
+
+SHORT = Run(0.02, 0.3, 1, Lattice(0.0002, 900, 2.0), 20)
+"""Cells are few, so that the lemma says less."""
+ENOUGH = 1e-6
+"""Far below what those cells charge, and few enough for the lemma to be used."""
+
+
+def test_the_lemma_is_read_at_the_upper_ends_of_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From n - r to n + r places, and half a place more; for all longer ones at the shortest of them."""
+
+    def falling(ends: np.ndarray) -> np.ndarray:
+        return ENOUGH / ends
+
+    cells = charges_with(monkeypatch, SHORT, lambda ends: np.where(ends < ends[-1], inf, 0.0))
+    both = charges_with(monkeypatch, SHORT, falling)
+    assert np.array_equal(both.base, cells.base)
+    reach, places = both.charged.shape[0], SHORT.lattice.places
+    for n in (0, 1, 7, 300, reach - 1):
+        for r in (0, 1, 6, 7, 8, 250, 400, reach - 1):
+            assert both.charged[n, r] == pytest.approx(min(cells.charged[n, r], falling(n + r + 0.5)), rel=1e-9)
+    for n in (0, 5, reach - 1, reach, reach + 20, places):
+        assert both.far[n] == pytest.approx(falling(n + max(n, reach) + 0.5), rel=1e-9)
+    assert np.count_nonzero(both.charged < 0.99 * cells.charged) > 1000
+
+
+def test_the_lemma_is_not_used_with_a_base_that_is_not_raised_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It compares with means over bins: o at the places alone is less than that."""
+    total = float(charges_with(monkeypatch, SHORT, lambda ends: 0.0 * ends).base.sum())
+    alone = charges_with(monkeypatch, SHORT, lambda ends: np.full(ends.size, inf))
+    little = charges_with(monkeypatch, SHORT, lambda ends: np.full(ends.size, 2e-4 * total))
+    assert alone.far[0] > 2e-4 * total
+    for one, other in zip(alone, little, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_the_base_of_the_lemma_is_the_opposite_triple_with_bins_for_places() -> None:
+    """Its sums, against the integral over outputs of the f with the second derivative ``x^(-3/2)`` on all bins."""
+    rate, distance, _, (spacing, places, _), _ = run = SHORT
+    base = charges(run, nothing).base
+    weighed = np.exp(-0.5 * log_places(spacing, -places, places)) * base[: 2 * places + 1]
+    y = np.linspace(-9.0, 9.0 + distance, 400_001)
+    density = np.exp(-0.5 * y * y) / math.sqrt(2.0 * pi)
+    beyond = rate * np.expm1(distance * y - 0.5 * distance**2)  # X - 1
+    log_ratios = np.log1p(beyond)
+    for r in (0, 1, 5, 40, 200, 880):
+        inside = np.clip(log_ratios, -(r + 0.5) * spacing, (r + 0.5) * spacing)
+        slopes = -2.0 * np.expm1(-0.5 * inside)
+        f = 2.0 * np.expm1(0.5 * inside) ** 2 + slopes * (beyond - np.expm1(inside))
+        # What calls at the ratios of the lower half of the bin at 1 have more than puts: 1 - x, weighed.
+        calls = 2.0 * math.expm1(0.25 * spacing) + 2.0 * math.expm1(-0.25 * spacing)
+        whole = (float(f @ density) * (y[1] - y[0]) + calls) / (4.0 * math.sinh(0.25 * spacing))
+        found = float(weighed[places - r : places + r + 1].sum())
+        assert whole * (1.0 - 1e-7) <= found <= whole * (1.0 + 2e-4)
 
 
 def test_the_opposite_triple_is_known_in_closed_form() -> None:

@@ -74,20 +74,36 @@ def test_no_triple_exceeds_the_opposite_one_by_more(rate: float, distance: float
 
 @pytest.mark.parametrize(("rate", "squared"), [(0.01, 0.25), (0.003, 0.6), (0.1, 0.01)])
 def test_what_is_allowed_is_a_tail(rate: float, squared: float) -> None:
-    """``M^2 / K`` where M is more than a multiple of K, at the largest distance, by quadrature."""
-    share, d = largest_share(squared), sqrt(squared)
+    """``M^2 / K`` where M is more than a multiple of K, by quadrature: the most of all distances up to the largest.
+
+    That is at the largest one, but where the multiple is small; all of ``M^2 / K`` is allowed there.
+    """
+    share = largest_share(squared)
     assert (1.0 - share) * (2.0 - 4.0 * share) == pytest.approx(exp(0.5 * squared), rel=1e-10)
-    for high in (20.0 * rate * d, 1.0):
+    for high in (0.5 * rate, 20.0 * rate * sqrt(squared), 1.0):
         multiple = min(expm1(high), share / (1.0 - share))
-        start = (log(multiple * (1.0 - rate) / rate) + 0.5 * squared) / d  # in standard deviations from v
-
-        def squares(g: float) -> float:
-            own = rate * exp(d * g - 0.5 * squared)  # q N(e) over N(v)
-            return own**2 / (1.0 - rate) * exp(-0.5 * g * g) / sqrt(2.0 * pi)
-
-        tail = quad(squares, start, start + 12.0, epsabs=0.0, epsrel=1e-11)[0]
+        tails = [squares_beyond(multiple, rate, part * squared) for part in (1.0, 0.5, 0.1, 0.01)]
         found = float(excess(rate, squared, np.array([high]))[0])
-        assert 2.5 * squared * tail <= found <= 2.5 * squared * tail * (1.0 + 1e-9)
+        if multiple * (1.0 - rate) > rate:
+            most = max(tails)
+            assert most == tails[0]
+        else:
+            most = rate**2 / (1.0 - rate) * exp(squared)
+            assert most >= max(tails)
+        assert 2.5 * squared * most <= found <= 2.5 * squared * most * (1.0 + 1e-9)
+
+
+def squares_beyond(multiple: float, rate: float, squared: float) -> float:
+    """The integral of ``M^2 / K`` over ``M > multiple K``, for ``M = q N(e)`` and ``K = (1-q) N(v)`` so far apart."""
+    d = sqrt(squared)
+    start = (log(multiple * (1.0 - rate) / rate) + 0.5 * squared) / d  # in standard deviations from v
+
+    def squares(g: float) -> float:
+        own = rate * exp(d * g - 0.5 * squared)  # q N(e) over N(v)
+        return own**2 / (1.0 - rate) * exp(-0.5 * g * g) / sqrt(2.0 * pi)
+
+    first = max(start, 2.0 * d - 12.0)
+    return quad(squares, first, max(first, 2.0 * d) + 12.0, epsabs=0.0, epsrel=1e-11, limit=200)[0]
 
 
 def test_little_noise_has_no_lemma() -> None:

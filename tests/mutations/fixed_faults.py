@@ -11,9 +11,14 @@ LAWS = "laws/without_replacement.py"
 ACCOUNTANT = "accountants/without_replacement.py"
 CONFORMANCE = "tests/conformance/test_samplers.py"
 TRIPLES, BACKWARDS = "laws/triples.py", "laws/backward_induction.py"
+REFLECTIONS = "laws/reflections.py"
 GAMES = "tests/laws/test_backward_induction.py"
 NO_TRIPLE = f"{GAMES}::test_no_triple_has_more_than_the_opposite_one_and_its_charges"
 COVERS = f"{GAMES}::test_covers_are_worse_than_the_triangles_of_their_cells"
+UPPER_ENDS = f"{GAMES}::test_the_lemma_is_read_at_the_upper_ends_of_intervals"
+BINS = f"{GAMES}::test_the_base_of_the_lemma_is_the_opposite_triple_with_bins_for_places"
+TAIL = "tests/laws/test_reflections.py::test_what_is_allowed_is_a_tail"
+MEANS = "tests/laws/test_reflections.py::test_means_over_bins_are_bounded_by_chords"
 READ = f"{GAMES}::test_profiles_are_read_between_places_to_the_asked_side"
 
 FAULTS = [
@@ -166,8 +171,8 @@ FAULTS = [
     ),
     (
         BACKWARDS,
-        "factor = max(factor, 1.0 - negative)",
-        "factor = max(factor, 1.0)",
+        "largest = max(largest, -negative)",
+        "largest = max(largest, 0.0)",
         "cells that are left when all are looked at are left out",
         NO_TRIPLE,
     ),
@@ -191,6 +196,97 @@ FAULTS = [
         "found = float(deltas[at]) + 1.0 *",
         "an upper bound is read at a larger epsilon",
         READ,
+    ),
+    (
+        BACKWARDS,
+        "added[::-1] += far * falling[beyond]",
+        "",
+        "what triples add however far curvature reaches is not charged",
+        f"{GAMES}::test_what_triples_add_however_far_is_charged_at_all_ratios",
+    ),
+    (
+        BACKWARDS,
+        "limits[ranks + np.maximum(ranks, raised.reach)]",
+        "limits[2 * np.maximum(ranks, raised.reach)]",
+        "long intervals are taken to reach farther up than they do",
+        UPPER_ENDS,
+    ),
+    (
+        BACKWARDS,
+        "limits[np.add.outer(ranks[: raised.reach], ranks[: raised.reach])]",
+        "limits[np.add.outer(ranks[: raised.reach], 2 * ranks[: raised.reach])]",
+        "short intervals are taken to reach farther up than they do",
+        UPPER_ENDS,
+    ),
+    (
+        BACKWARDS,
+        "raised.add(spread_opposite(rate, run.distance, spacing, -places, 2 * places))",
+        "pass",
+        "the lemma is used with curvature at places, where it is about curvature on bins",
+        BINS,
+    ),
+    (
+        BACKWARDS,
+        "limits[:] = inf  #",
+        "#",
+        "the lemma is used with a base that is not raised for it",
+        f"{GAMES}::test_the_lemma_is_not_used_with_a_base_that_is_not_raised_for_it",
+    ),
+    (
+        REFLECTIONS,
+        "np.minimum(np.expm1(highs), share / (1.0 - share)) * (1.0 - SAFE)",
+        "np.expm1(highs) * (1.0 - SAFE)",
+        "outputs of which an example is nearly all are taken to be reflected",
+        TAIL,
+    ),
+    (
+        REFLECTIONS,
+        "np.minimum(np.expm1(highs), share / (1.0 - share)) * (1.0 - SAFE)",
+        "share / (1.0 - share) + 0.0 * highs",
+        "outputs beyond the interval are taken to be in it",
+        TAIL,
+    ),
+    (
+        REFLECTIONS,
+        "(logs - 1.5 * squared) / sqrt(squared)",
+        "(logs - 0.5 * squared) / sqrt(squared)",
+        "the tail is one of the first moment, not of the second",
+        TAIL,
+    ),
+    (
+        REFLECTIONS,
+        "np.where(logs > 0.0, (logs - 1.5 * squared) / sqrt(squared), -inf)",
+        "(logs - 1.5 * squared) / sqrt(squared)",
+        "where it is not a tail, the largest distance is taken for the worst",
+        TAIL,
+    ),
+    (
+        REFLECTIONS,
+        "2.5 * squared * tails",
+        "0.5 * squared * tails",
+        "only the first half of the way to the opposite triple is charged",
+        TAIL,
+    ),
+    (
+        REFLECTIONS,
+        "0.25 * (3.0 - sqrt(1.0 + 4.0 * least))",
+        "0.25 * (4.0 - sqrt(1.0 + 4.0 * least))",
+        "an example may be more of an output than the lemma allows",
+        TAIL,
+    ),
+    (
+        REFLECTIONS,
+        "values[-first] += float(weights[below] @ -np.expm1(ends[below]))",
+        "pass",
+        "the bin at 1 is charged for puts in its lower half",
+        MEANS,
+    ),
+    (
+        REFLECTIONS,
+        "np.append(begins, 0.0) + np.append(0.0, exp(-half) * begins)",
+        "np.append(begins, 0.0) + np.append(0.0, begins)",
+        "means of bins are of a law that moves their places",
+        MEANS,
     ),
     (
         "accountants/backward_induction.py",

@@ -39,6 +39,9 @@ def largest_share(squared: float) -> float:
 def excess(rate: float, squared: float, highs: Array) -> Array:
     """What triples add at most to the opposite one, where curvature is 1 from some ``-low`` to ``high``; shape (n,).
 
+    Over the spacing of a lattice it is that for sums over places, if means over bins (:func:`spread_opposite`) stand
+    for the opposite triple; beside its o at the places alone it says nothing.
+
     Args:
         rate: q in (0, 1).
         squared: as of :func:`largest_share`; infinite values if that is 0.
