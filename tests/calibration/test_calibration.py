@@ -124,8 +124,8 @@ def test_a_chosen_method_is_the_one_that_certifies(method: str) -> None:
 
 
 def test_the_margin_covers_what_issuing_gives_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search that ends at the root itself, and not 0.04 percent above it, still keeps the promise."""
-    monkeypatch.setattr("hockeystick.calibration.noise_search.WIDTH", 1e-11)
+    """A search that ends at the root itself, and not a millionth above it, still keeps the promise."""
+    monkeypatch.setattr(noise_search, "CLOSED_WIDTH", 1e-11)
     certificate = calibrate_and_certify(Mechanism(sampler=SAMPLERS[0]), epsilon=2.0, delta=1e-5)
     assert 2.0 * (1 - 1e-6) <= certificate.bounds.upper <= 2.0
 
