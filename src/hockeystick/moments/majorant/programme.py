@@ -222,32 +222,36 @@ def _solution(grid: _Grid) -> Array | None:
 
 
 @kernel(inline="always")
-def _inverse(matrix: Array, result: Array) -> bool:
-    """Gauss and Jordan with row pivots; False where the matrix is singular. ``matrix`` is overwritten."""
-    size = matrix.shape[0]
+def _inverse(rows: Array, atoms: Places, work: Array) -> bool:
+    """Gauss and Jordan with row pivots on the rows at the atoms; False where they are dependent.
+
+    The inverse becomes the right half of ``work``, shape (size, 2 size). Both halves are one array, as every entry that
+    is read or written takes milliseconds to compile.
+    """
+    size = work.shape[0]
     for i in range(size):
         for j in range(size):
-            result[i, j] = 1.0 if i == j else 0.0
+            work[i, j] = rows[atoms[i], j]
+            work[i, size + j] = 0.0
+        work[i, size + i] = 1.0
     for k in range(size):
         pivot = k
         for i in range(k + 1, size):
-            if abs(matrix[i, k]) > abs(matrix[pivot, k]):
+            if abs(work[i, k]) > abs(work[pivot, k]):
                 pivot = i
-        if not abs(matrix[pivot, k]) > 1e-300:
+        largest = work[pivot, k]
+        if not abs(largest) > 1e-300:
             return False
-        for j in range(size):
-            matrix[k, j], matrix[pivot, j] = matrix[pivot, j], matrix[k, j]
-            result[k, j], result[pivot, j] = result[pivot, j], result[k, j]
-        factor = 1.0 / matrix[k, k]
-        for j in range(size):
-            matrix[k, j] *= factor
-            result[k, j] *= factor
+        factor = 1.0 / largest
+        for j in range(2 * size):
+            entry = work[pivot, j]
+            work[pivot, j] = work[k, j]
+            work[k, j] = factor * entry
         for i in range(size):
-            if i != k and matrix[i, k] != 0.0:
-                factor = matrix[i, k]
-                for j in range(size):
-                    matrix[i, j] -= factor * matrix[k, j]
-                    result[i, j] -= factor * result[k, j]
+            factor = work[i, k]
+            if i != k and factor != 0.0:
+                for j in range(2 * size):
+                    work[i, j] -= factor * work[k, j]
     return True
 
 
@@ -265,28 +269,25 @@ def exchange(rows: Array, values: Array, expectations: Array, atoms: Places, wei
     Cost: commonly 2 d to 8 d exchanges, of O(N d + d^3) each.
     """
     size = rows.shape[1]
-    return bool(_exchange(rows, values, expectations, atoms, weights, np.empty((2, size, size)), np.empty((2, size))))
+    return bool(_exchange(rows, values, expectations, atoms, weights, np.empty((size, 2 * size)), np.empty(size)))
 
 
 @kernel
 def _exchange(
-    rows: Array, values: Array, expectations: Array, atoms: Places, weights: Array, matrices: Array, masses: Array
+    rows: Array, values: Array, expectations: Array, atoms: Places, weights: Array, work: Array, mass: Array
 ) -> bool:
-    """:func:`exchange`; ``matrices`` and ``masses`` are to work in."""
+    """:func:`exchange`; ``work``, shape (size, 2 size), and ``mass``, shape (size,), are to work in."""
     size = rows.shape[1]
-    matrix, inverse, mass, change = matrices[0], matrices[1], masses[0], masses[1]
     for _ in range(MAX_EXCHANGES):
-        for i in range(size):
-            for j in range(size):
-                matrix[i, j] = rows[atoms[i], j]
-        if not _inverse(matrix, inverse):
+        if not _inverse(rows, atoms, work):
             return False
         for i in range(size):
-            weights[i] = 0.0
-            mass[i] = 0.0
+            weight, own = 0.0, 0.0
             for j in range(size):
-                weights[i] += inverse[i, j] * values[atoms[j]]  # the constraints at the atoms are equalities
-                mass[i] += inverse[j, i] * expectations[j]  # the atoms' law has the moments: the vertex of the dual
+                weight += work[i, size + j] * values[atoms[j]]  # the constraints at the atoms are equalities
+                own += work[j, size + i] * expectations[j]  # the atoms' law has the moments: the vertex of the dual
+            weights[i] = weight
+            mass[i] = own
         worst, entering = -TOLERANCE, -1  # the constraint that is violated most becomes an atom
         for k in range(rows.shape[0]):
             excess = -values[k]
@@ -298,11 +299,11 @@ def _exchange(
             return _is_vertex(rows, expectations, atoms, mass)
         leaving, step = -1, np.inf  # and the atom goes whose mass is the first to be used up
         for i in range(size):
-            change[i] = 0.0
+            change = 0.0
             for j in range(size):
-                change[i] += inverse[j, i] * rows[entering, j]
-            if change[i] > SMALLEST_PIVOT:
-                ratio = max(mass[i], 0.0) / change[i]
+                change += work[j, size + i] * rows[entering, j]
+            if change > SMALLEST_PIVOT:
+                ratio = max(mass[i], 0.0) / change
                 if ratio < step:
                     leaving, step = i, ratio
         if leaving < 0:
