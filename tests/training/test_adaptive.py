@@ -121,6 +121,15 @@ def test_nobody_contributes_more_than_the_norm(rows, norm, share, dtype):
     assert np.linalg.norm(both.astype(np.float64), axis=1).max() <= norm * (1.0 + 2.0**-50)
 
 
+@pytest.mark.parametrize(("dtype", "norm"), [(np.float32, 1e-30), (np.float64, 1e-140)])
+def test_the_smallest_norms_hold_too(dtype, norm):
+    """Against lengths of hypot, whose squares do not underflow; rows that are mostly of numbers whose squares do."""
+    rng = np.random.default_rng(0)
+    sizes = norm * 10.0 ** rng.uniform(-8, 8, size=(200, 1)) * 10.0 ** rng.uniform(-6, 0, size=(200, 30))
+    kept = clipped((sizes * rng.choice([-1.0, 1.0], size=sizes.shape)).astype(dtype), norm).astype(np.float64)
+    assert max(math.hypot(*row) for row in kept) <= norm * (1.0 + 2.0**-50)
+
+
 def test_short_rows_are_left_alone():
     rows = np.array([[0.3, 0.4], [0.0, 0.0]])
     assert np.array_equal(clipped(rows, 0.5000001), rows)
@@ -216,6 +225,8 @@ def test_subtracting_the_variance_leaves_a_bias_with_correlated_noise():
         (lambda: IndependentAdam(learning_rate=1.0, clip_norm=1.0, share=-1.0), "'share' argument must be positive"),
         (lambda: IndependentAdam(learning_rate=1.0, clip_norm=math.nan), "'clip_norm' argument must be positive"),
         (lambda: clipped(np.ones((1, 1)), 0.0), "'norm' argument must be positive"),
+        (lambda: clipped(np.full((1, 4), 1e-170), 1e-200), "'norm' argument must be at least 1e-140 for float64"),
+        (lambda: clipped(np.full((1, 4), 1e-30, np.float32), 1e-31), "must be at least 1e-30 for float32"),
         (lambda: clipped(np.ones((1, 1), np.float16), 1.0), "must be of float32 or float64. Got float16"),
     ],
 )

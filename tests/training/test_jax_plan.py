@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -51,6 +52,19 @@ def clipped_sum(params, batch):
         gradient = np.concatenate([[error], error * X[example]])  # in the order of the leaves
         total += gradient * min(1.0, CLIP / np.linalg.norm(gradient))
     return total
+
+
+@pytest.mark.parametrize("size", [1, 100, 40_000])
+def test_the_smallest_norm_is_clipped_to(size):
+    """The first gradient has numbers whose squares are 0; norms a thousandth as large are not clipped to."""
+    least = 2.0**-50 * size**0.5
+    config = config_of(params=jnp.zeros(size), l2_clip_norm=1.001 * least)
+    gradient = config.make().clipped_grad(lambda w, x: jnp.sum(w * x), batch_argnums=1)
+    for length in (0.5 * 2.0**-63 * size**0.5, 1.002 * least, 1e3 * least):
+        x = np.full((1, size), length / size**0.5, np.float32)
+        with patch.object(config, "_counted", return_value=None):
+            released = np.asarray(gradient(jnp.zeros(size), x), np.float64) * config.run.expected_batch_size
+        assert np.linalg.norm(released) <= 1.001 * least
 
 
 @dataclass
@@ -275,6 +289,8 @@ def test_bad_input():
     assert config_of(plan, num_examples=None).certificate(method="gaussian").delta == 1e-5
     with pytest.raises(InvalidInputError, match="'l2_clip_norm' argument must be a positive number"):
         config_of(l2_clip_norm=0.0)
+    with pytest.raises(InvalidInputError, match=r"'l2_clip_norm' argument must be at least 2\.35e-15 for 7 parameters"):
+        config_of(l2_clip_norm=2e-15)
     with pytest.raises(InvalidInputError, match="at least one parameter"):
         config_of(params=())
     made = config_of().make()

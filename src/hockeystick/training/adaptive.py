@@ -17,6 +17,9 @@ from hockeystick.spec import real_number
 
 Reals = NDArray[Any]
 
+SMALLEST = {"float32": 1e-30, "float64": 1e-140}
+"""The smallest clipping norm by the type of what is clipped."""
+
 
 @called("hs.training.clipped(rows, 1.0)")
 def clipped(rows: Reals, norm: float) -> Reals:
@@ -32,15 +35,21 @@ def clipped(rows: Reals, norm: float) -> Reals:
 
     Args:
         rows: of float32 or float64, shape (examples, size).
-        norm: positive; at least 1e-30 for float32, whose smallest numbers are coarse.
+        norm: from 1e-30, or from 1e-140 for float64: smaller numbers are coarse, and so are their squares.
 
-    Raises: InvalidInputError for a norm that is not positive, and for rows of another type, whose rounding is coarser.
+    Raises: InvalidInputError for a norm that is smaller, or not finite, and for rows of another type, whose rounding is
+        coarser.
     """
     expect_positive("norm", norm)
     if not isinstance(rows, np.ndarray):
         raise InvalidInputError(f"The 'rows' argument must be an array of numpy. Got {shortened(rows)} instead.")
     if rows.dtype not in (np.float32, np.float64):
         raise InvalidInputError(f"The 'rows' argument must be of float32 or float64. Got {rows.dtype} instead.")
+    smallest = SMALLEST[rows.dtype.name]
+    if norm < smallest:
+        raise InvalidInputError(
+            f"The 'norm' argument must be at least {smallest:g} for {rows.dtype}. Got {norm!r} instead."
+        )
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64, casting="same_kind"))
     known = np.isfinite(lengths)
     lengths *= 1.0 + (rows.shape[1] + 4) * 2.0**-53  # by more than a sum of so many squares in float64 is short

@@ -20,7 +20,7 @@ from hockeystick.mechanism import Mechanism
 from hockeystick.noise.noise_stream import check_options
 from hockeystick.noise.rows import MAX_BYTES, Rows
 from hockeystick.plan import Plan
-from hockeystick.training.adaptive import clipped, expect_positive
+from hockeystick.training.adaptive import SMALLEST, clipped, expect_positive
 from hockeystick.training.engine import Engine
 from hockeystick.training.exact_sums import exact_sum
 from hockeystick.training.flower.layout import Layout, Reals
@@ -114,6 +114,10 @@ class Strategy(Engine, FlowerStrategy):
         if plan is None:
             raise InvalidInputError("The 'plan' argument must be a Plan or a Mechanism. Got None instead.")
         expect_positive("clip_norm", clip_norm)
+        if clip_norm < SMALLEST["float32"]:
+            raise InvalidInputError(
+                f"The 'clip_norm' argument must be at least {SMALLEST['float32']:g}. Got {clip_norm!r} instead."
+            )
         super().__init__(plan)
         if clients is None and self._num_examples is None:
             raise InvalidInputError("The 'clients' argument has to be given, as the plan does not say 'num_examples'.")

@@ -41,6 +41,9 @@ PLANNED = ("l2_clip_norm", "normalize_by", "rescale_to_unit_norm", "nan_safe")
 
 PLAIN = ("argnums", "keep_batch_dim")
 """Options that it has for whole numbers too."""
+SHORTEST = 2.0**-50
+"""The smallest clipping norm, for one parameter; for more, times the root of their number. Squares below 2^-126 are 0
+in float32, which makes the squared norm of n numbers short by n 2^-126 at most: 2^-26 of the square of this norm."""
 ROOM = 2.0**-20
 """The part of the clipping norm that is left to the rounding of norms, factors and products in float32."""
 
@@ -81,7 +84,8 @@ class ExecutionPlanConfig(Engine):
     Args:
         plan: a Plan or a Mechanism with a noise multiplier.
         params: the parameters that are trained, or anything with their shapes.
-        l2_clip_norm: to which the gradient of each example is clipped, over all leaves together.
+        l2_clip_norm: to which the gradient of each example is clipped, over all leaves together; at least 2^-50 times
+            the root of the number of parameters, as shorter gradients have norms of 0 in float32.
         num_examples: size of the dataset, where the plan does not say it.
         rng: seeds batches and noise; None for a fresh seed of the operating system.
         secure_mode: take the noise from AES-256 under a key of the operating system.
@@ -125,6 +129,11 @@ class ExecutionPlanConfig(Engine):
                 raise InvalidInputError(f"The {name!r} argument is for exact noise; leave it out.")
         self.l2_clip_norm = positive("l2_clip_norm", l2_clip_norm)
         size, shape = self._size(num_examples), size_of(params)
+        if not self.mechanism.exact and self.l2_clip_norm < SHORTEST * shape**0.5:
+            raise InvalidInputError(
+                f"The 'l2_clip_norm' argument must be at least {SHORTEST * shape**0.5:.3g} for {shape} parameters, as "
+                f"squares of float32 numbers end at 1e-38. Got {self.l2_clip_norm!r} instead."
+            )
         self.physical_batch_size = rows_of(physical_batch_size, self.mechanism.sampler.promises(size, attribution), 1)
         check_invariance(invariance, self.physical_batch_size, rho)
         self._settle()  # may take long, so what can be wrong comes before
