@@ -9,6 +9,27 @@ ACCOUNTANT = "tests/training/test_opacus_accountant.py"
 
 FAULTS = [
     (
+        "training/torch/rows.py",
+        "    if mixed:\n",
+        "    if mixed is None:\n",
+        "a backward pass that centres gradients over the batch is let go, and clipping bounds nobody's influence",
+        "tests/training/test_mixing.py::test_backward_passes_that_mix_the_examples_are_refused",
+    ),
+    (
+        "training/torch/mixing.py",
+        "for part, source, (_, own) in zip(alone, whole, ends, strict=True):",
+        "for part, source, (_, own) in zip(whole, whole, ends, strict=True):",
+        "the example in the middle has no gradient in the second pass, so that all models are refused",
+        "tests/training/test_mixing.py::test_backward_passes_that_change_each_example_alone_train",
+    ),
+    (
+        "training/torch/rows.py",
+        "    model.disable_hooks()\n",
+        "",
+        "Opacus sees the trial's passes and refuses them, so that nothing is tried",
+        "tests/training/test_mixing.py::test_backward_passes_that_mix_the_examples_are_refused",
+    ),
+    (
         "training/torch/accountant.py",
         "if steps > sampler.drawn - before:",
         "if steps < sampler.drawn - before - 9:",

@@ -28,6 +28,7 @@ class Classifier(torch.nn.Module):
         self.drops, self.attention = torch.nn.Dropout(0.5), DPMultiheadAttention(SIZE, 2)
         self.attention.requires_grad_(False)
         self.out, self.change, self.calls = torch.nn.Linear(SIZE, 2), change, 0
+        self.early = torch.nn.Linear(SIZE, SIZE).requires_grad_(getattr(change, "comes_after_a_layer", False))
 
     def forward(self, x):
         self.calls += 1
@@ -46,12 +47,13 @@ def first_step(change, examples=None, mode="hooks", noise=1.0):
     """The model after the first step, and what that released, in clipping norms of the sum."""
     torch.manual_seed(0)
     model = Classifier(change)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     engine = hs.torch.PrivacyEngine(
         hs.Mechanism(sampler=hs.Deterministic(bins=1), noise_multiplier=noise), rng=np.random.default_rng(0)
     )
     made = engine.make_private(
         module=model,
-        optimizer=torch.optim.SGD(model.out.parameters(), lr=0.0),
+        optimizer=torch.optim.SGD(trained, lr=0.0),
         data_loader=DataLoader(data() if examples is None else examples),
         max_grad_norm=CLIP,
         grad_sample_mode=mode,
@@ -62,7 +64,7 @@ def first_step(change, examples=None, mode="hooks", noise=1.0):
     made[1].zero_grad()
     criterion(made[0](x), y).backward()
     made[1].step()
-    gradients = torch.cat([parameter.grad.flatten() for parameter in model.out.parameters()])
+    gradients = torch.cat([parameter.grad.flatten() for parameter in trained])
     return model, gradients * EXAMPLES / CLIP
 
 
@@ -106,6 +108,57 @@ def test_one_example_moves_a_sum_by_two_norms_and_by_more_where_a_layer_mixes(mo
     assert moved(lambda model, x: x) < 2.001
     monkeypatch.setattr("hockeystick.training.torch.optimizer.watch_rows", lambda model: None)
     assert moved(centred) > 3.0
+
+
+class Backward(torch.autograd.Function):
+    """The identity, whose backward pass changes the gradients of a batch."""
+
+    @staticmethod
+    def forward(ctx, x, change):
+        ctx.change = change
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.change(gradient), None
+
+
+def between(change):
+    """A layer that is trained comes before that identity."""
+
+    def changed(model, x):
+        return Backward.apply(model.early(x), change)
+
+    vars(changed)["comes_after_a_layer"] = True
+    return changed
+
+
+@pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda gradient: gradient - gradient.mean(dim=0),
+        lambda gradient: gradient / gradient.norm(),
+        lambda gradient: gradient.roll(1, dims=0),
+        lambda gradient: gradient.sum(dim=0).expand_as(gradient),
+    ],
+    ids=["centred", "normalised", "rolled", "summed"],
+)
+def test_backward_passes_that_mix_the_examples_are_refused(change, mode):
+    with pytest.raises(UnsupportedError, match="comes back for an example of a batch of 6 changes with the gradients"):
+        first_step(between(change), mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost"])
+@pytest.mark.parametrize(
+    "change",
+    [torch.neg, lambda gradient: gradient * torch.arange(SIZE), torch.relu],
+    ids=["reversed", "weighted", "positive"],
+)
+def test_backward_passes_that_change_each_example_alone_train(change, mode, monkeypatch):
+    _, released = first_step(between(change), mode=mode)
+    monkeypatch.setattr("hockeystick.training.torch.optimizer.watch_rows", lambda model: None)
+    assert torch.equal(released, first_step(between(change), mode=mode)[1])
 
 
 def to_a_buffer_in_place(model, x):

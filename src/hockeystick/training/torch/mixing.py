@@ -1,9 +1,11 @@
-"""Whether a forward pass mixes the examples of a batch, or writes what they are: tried once, with all but one replaced.
+"""Whether a model mixes the examples of a batch, or writes what they are: tried once, with all but one replaced.
 
 The pass of the training is compared with one in which the example in the middle stands in the place of all others. Both
 draw the same random numbers and have the same shapes, so what is computed for that example is the same wherever it
 depends on nothing else. Masks of dropout may be drawn for numbers of tokens that differ, so a difference has to be
-there without dropout as well. That they agree on one batch, with the weights of the beginning, is no proof.
+there without dropout as well. That pass then runs backward twice, from random gradients of all examples and of the one
+in the middle alone: what comes back for that one is the same, unless an operation mixes gradients. That they agree on
+one batch, with the weights of the beginning, is no proof.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,6 +125,40 @@ class Replaced:
             if not torch.linalg.vector_norm(change) <= tolerance * length:
                 return True
         return False
+
+
+def mixes_backward(
+    outputs: Sequence[torch.Tensor],
+    axes: Sequence[int | None],
+    layers: Sequence[torch.Tensor],
+    examples: int,
+    axis: int,
+) -> bool:
+    """Whether the gradient of the example in the middle depends on those of the others, in a pass with a graph.
+
+    Raises: what autograd does where there is no way back.
+
+    Args:
+        outputs: of the model.
+        axes: which dimension of each is that of the examples; None for one that has none.
+        layers: outputs of layers.
+        examples: in the batch.
+        axis: the dimension of the examples in what layers give.
+    """
+    ends = [(end, own) for end, own in zip(outputs, axes, strict=True) if own is not None and end.requires_grad]
+    inner = [layer for layer in layers if layer.requires_grad and layer.dim() > axis and layer.shape[axis] == examples]
+    if not ends or not inner:
+        return False
+    whole = [torch.randn_like(end) for end, _ in ends]
+    alone = [torch.zeros_like(end) for end, _ in ends]
+    for part, source, (_, own) in zip(alone, whole, ends, strict=True):
+        part.narrow(own, examples // 2, 1).copy_(source.narrow(own, examples // 2, 1))
+    back, again = (
+        torch.autograd.grad([end for end, _ in ends], inner, given, retain_graph=True, allow_unused=True)
+        for given in (whole, alone)
+    )
+    pairs = [(one, other) for one, other in zip(back, again, strict=True) if one is not None and other is not None]
+    return Replaced([other for _, other in pairs], examples).differ([one for one, _ in pairs], [axis] * len(pairs))
 
 
 @contextmanager

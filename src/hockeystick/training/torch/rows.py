@@ -1,7 +1,8 @@
 """Whether the rows of layers are those of the examples, and theirs alone, tried before a first forward pass."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,7 +12,15 @@ from torch.nn.parallel import DistributedDataParallel
 from hockeystick.calls import outside
 from hockeystick.errors import UnsupportedError
 from hockeystick.training.torch.dropout import without_dropout
-from hockeystick.training.torch.mixing import Replaced, Written, axes_of, check_written, tensors_in, trial
+from hockeystick.training.torch.mixing import (
+    Replaced,
+    Written,
+    axes_of,
+    check_written,
+    mixes_backward,
+    tensors_in,
+    trial,
+)
 
 FAILURES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
 """What a model may raise for another batch than it is made for."""
@@ -27,7 +36,8 @@ def watch_rows(model: Any) -> list[str]:
     are as many positions as examples, the numbers of rows do not tell, and batches of a fixed size are like that in
     every step. So the first batch of several examples runs forward once more, without gradients and without its last
     example: rows that are still as many are not of the examples. And once more with all but one example replaced, which
-    must change nothing for that one, nor what the pass writes (:mod:`.mixing`). Where the first of these passes ends
+    must change nothing for that one, nor what the pass writes, and whose gradient must not depend on those of others
+    (:mod:`.mixing`). Where the first of these passes ends
     with an error, as of a model for one size of batches, a warning names the layers that it did not come to, and
     training goes on.
 
@@ -59,23 +69,28 @@ def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> l
     bare = inner.module if isinstance(inner, DistributedDataParallel) else inner  # which waits for other processes
     devices = sorted({p.device for p in inner.parameters() if p.device.type == "cuda"}, key=str)
 
-    def outputs(change: Callable[[Any, int, int], Any]) -> list[torch.Tensor] | None:
-        """Those of a changed batch; None where the model cannot have it."""
+    def outputs(change: Callable[[Any, int, int], Any], *, graph: bool = False) -> list[torch.Tensor] | None:
+        """Those of a changed batch, with a graph or without; None where the model cannot have it."""
         try:
-            with trial(devices):
+            with trial(devices), torch.set_grad_enabled(graph):
                 return tensors_in(bare(*change(inputs, examples, axis), **change(named, examples, axis)))
         except FAILURES:
             return None
 
     state = Written(inner)
+    layers: list[torch.Tensor] = []
     try:
-        others = outputs(_alike)
+        with _graph(model, layers):
+            others = outputs(_alike, graph=True)
         written = state.undo()
         fewer, untried = _check_rows(model, lambda: outputs(_fewer), examples, axis)
     finally:
         state.undo()
     if others is None:
         return untried
+    with _unseen(model), torch.random.fork_rng(devices):
+        _check_backward(others, axes_of(examples, others, fewer), layers, examples, axis)
+    others = [other.detach() for other in others]
     replaced = Replaced(others, examples)
 
     def after(inner: Any, given: Any, output: Any) -> None:
@@ -100,6 +115,60 @@ def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> l
     return untried
 
 
+@contextmanager
+def _graph(model: Any, layers: list[torch.Tensor]) -> Iterator[None]:
+    """Passes keep a graph, of which Opacus sees nothing; the outputs of trained layers are added to a list."""
+    parts = [part for part in _trained(model) if not isinstance(part, RNNLinear)]
+    handles = [part.register_forward_hook(lambda *seen: layers.extend(tensors_in(seen[-1]))) for part in parts]
+    try:
+        with _unseen(model):
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _unseen(model: Any) -> Iterator[None]:
+    """Opacus' hooks see nothing."""
+    enabled = model.hooks_enabled
+    model.disable_hooks()
+    try:
+        yield
+    finally:
+        if enabled:
+            model.enable_hooks()
+
+
+def _check_backward(
+    outputs: Sequence[torch.Tensor],
+    axes: Sequence[int | None],
+    layers: Sequence[torch.Tensor],
+    examples: int,
+    axis: int,
+) -> None:
+    """Raise UnsupportedError where the backward pass mixes examples; models that have no way back here pass."""
+    try:
+        mixed = mixes_backward(outputs, axes, layers, examples, axis)
+    except FAILURES:
+        return
+    if mixed:
+        raise UnsupportedError(
+            f"The gradient that comes back for an example of a batch of {examples} changes with the gradients "
+            "of the others, so that clipping does not bound what one example changes; let no backward pass look across "
+            "the examples, as one that normalises or centres gradients over the batch does."
+        )
+
+
+def _trained(model: Any) -> list[torch.nn.Module]:
+    """The layers that have trained parameters themselves."""
+    return [
+        part
+        for part in model.iterate_submodules(model._module)
+        if any(parameter.requires_grad for parameter in part.parameters(recurse=False))
+    ]
+
+
 def _check_rows(
     model: Any, run: Callable[[], list[torch.Tensor] | None], before: int, axis: int
 ) -> tuple[list[torch.Tensor] | None, list[str]]:
@@ -117,12 +186,8 @@ def _check_rows(
             still.append(name)
 
     names = {part: name for name, part in inner.named_modules()}
-    layers = [
-        part
-        for part in model.iterate_submodules(inner)
-        if not isinstance(part, RNNLinear)  # the rows of packed sequences are those of each place
-        and any(parameter.requires_grad for parameter in part.parameters(recurse=False))
-    ]
+    # the rows of packed sequences are those of each place
+    layers = [part for part in _trained(model) if not isinstance(part, RNNLinear)]
     handles = [part.register_forward_pre_hook(lambda part, given: see(names[part], given)) for part in layers]
     try:
         outputs = run()
