@@ -49,6 +49,11 @@ SAMPLERS = {
         ),
         hs.Unit(),
     ),
+    "10 of 1000, without replacement": (hs.FixedSize(batch_size=10, num_examples=1000, steps=1000), hs.Unit()),
+    "10 of 1000, without replacement, replaced": (
+        hs.FixedSize(batch_size=10, num_examples=1000, steps=1000),
+        hs.Unit(neighbours="replace"),
+    ),
     "shuffle 100 x 10": (hs.Shuffle(batch_size=500, bins=100, epochs=10), hs.Unit()),
 }
 """By name: the sampler, and whose contribution is hidden. Long-run rates are .01, for b-min-sep by example .01176."""
@@ -87,6 +92,10 @@ REASONS = (
     "  and they are not sampled. In the lower bound both examples have equal gradients, which are the worst. It",
     "  is a sum over rows with I and BSR 4. Otherwise it is a linear statistic, which loses what single rows",
     "  tell.",
+    "* Batches of exactly one size, drawn without replacement, if the example is zeroed out. The worst dataset is",
+    "  not known. The upper bound takes steps by themselves, or the example for a replaced one, whose worst",
+    "  dataset is known at every ratio ([fixed sizes](../theory/fixed-size.md)). With correlated noise, the",
+    "  batches are taken as known.",
     "* Shuffled batches. No amplification of much use is proved ([thresholds](../theory/shuffle-thresholds.md)).",
     "  With correlated noise, nobody has analysed them.",
     "* Overlapping columns, without sampling. The upper bound works on windows, and loses what the",
@@ -255,7 +264,8 @@ def page(answers: Iterable[Answer]) -> str:
         "  buffers. Tree restart 5 begins a new tree every 16 steps.",
         "* **Samplers.** Examples take part at a long-run rate of .01. Under b-min-sep 16 the rate is .01176, with a",
         "  coin of .0143 at the steps where the example is available; for users of 2 that coin is .0118. 100 x 10",
-        "  means 100 bins and 10 epochs.",
+        "  means 100 bins and 10 epochs. 10 of 1000 is k-of-t allocation, in 10 of 1,000 steps; without replacement",
+        "  it is a batch of exactly 10 of 1,000 examples, one of which is zeroed out, or *replaced* by any other.",
         "* **Cells.** `none` means that nobody has analysed the combination, and `one side` that there is no lower",
         "  bound. An empty cell was not measured.",
         "",
