@@ -124,6 +124,18 @@ def test_a_newcomers_ten_commands(tmp_path, monkeypatch):
     assert after.children_user + after.user - before.children_user - before.user < 60.0
 
 
+def test_the_noise_of_samplers_is_what_is_calibrated():
+    """The table of calibrate-a-run.md, for the plan of that page."""
+    page = (ROOT / "docs" / "how-to" / "calibrate-a-run.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \| ([\d.]+) \|", page, re.MULTILINE)
+    assert len(rows) == 5
+    for sampler, *shown in rows:
+        for epochs, noise in zip((1, 20), shown, strict=True):
+            data = {"num_examples": 50_000, "batch_size": 500, "epochs": epochs}
+            plan = hs.Plan.parse({"data": data, "sampler": {"kind": sampler}})
+            assert f"{hs.calibrate(plan, epsilon=2.0, delta=1e-5).sigma:.3f}" == noise
+
+
 @pytest.mark.parametrize("page", [*RUNNING, TUTORIAL], ids=lambda page: page.stem)
 def test_blocks_are_of_a_kind_that_runs_or_is_meant_to_be_read(page):
     """A block that needs a network or a cluster is ``sh`` and does not run; nothing else hides from the tests."""
