@@ -125,7 +125,7 @@ SAMPLES = "'monte_carlo' argument must be an hs.MonteCarlo, such as hs.MonteCarl
             lambda: hs.certify(RUN, delta=1e-5).save(3),
             "The output path must be text or a path. Got an object of type 'int' instead.",
         ),
-        (lambda: stream(PLAN, 3, rng=np.random.default_rng(0)), "'mechanism' parameter must be a Mechanism. Got Plan("),
+        (lambda: stream(PLAN, 3, rng=np.random.default_rng(0)), "instead; give its mechanism()."),
     ],
 )
 def test_arguments_of_other_types_are_named(use: Callable[[], Any], said: str) -> None:

@@ -17,7 +17,7 @@ def loaded(
     Args:
         package: its full name.
         homes: for each name the module that defines it, relative to the package.
-        rooms: names of modules, for the hint.
+        rooms: other names that are there, for the hint.
         elsewhere: names that are looked for here and are in a room, each with its dotted name.
 
     Raises: AttributeError, which says what is meant by a name that is not there.

@@ -12,6 +12,7 @@ from hockeystick.attacks.measures import (
     type_two_error,
 )
 from hockeystick.attacks.numbers import gdp_mu, gdp_regret, summary
+from hockeystick.lazily import loaded
 
 __all__ = [
     "advantage",
@@ -23,3 +24,7 @@ __all__ = [
     "true_positive_rate",
     "type_two_error",
 ]
+
+
+def __getattr__(name: str) -> object:
+    return loaded(__name__, {}, name, rooms=__all__)

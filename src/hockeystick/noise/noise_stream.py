@@ -11,7 +11,7 @@ import numpy as np
 
 from hockeystick.calls import called, made_by
 from hockeystick.errors import InvalidInputError, shortened
-from hockeystick.mechanism import Mechanism
+from hockeystick.mechanism import Mechanism, expect_mechanism
 from hockeystick.noise.draws import Draws
 from hockeystick.noise.exact.grid import grid_of
 from hockeystick.noise.normals import SOURCES, KeyedSource, NormalSource, SeededSource
@@ -331,8 +331,7 @@ def _checked_part(part: Part, width: int) -> list[tuple[int, int]]:
 
 def _check_exactness(mechanism: Mechanism, exact: bool | None) -> None:
     """Refuse what is no mechanism, and noise of another kind than the one whose C it has, and is accounted for."""
-    if not isinstance(mechanism, Mechanism):
-        raise InvalidInputError(f"The 'mechanism' parameter must be a Mechanism. Got {shortened(mechanism)} instead.")
+    expect_mechanism(mechanism)
     if exact is None or exact is mechanism.exact:
         return
     if not isinstance(exact, bool):

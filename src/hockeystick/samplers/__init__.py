@@ -8,6 +8,7 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
+from hockeystick.lazily import loaded
 from hockeystick.samplers.attribution import Attribution, bound_contributions
 from hockeystick.samplers.b_min_sep import BMinSep, BMinSepOptions
 from hockeystick.samplers.balls_in_bins import BallsInBins, BallsInBinsOptions
@@ -87,3 +88,7 @@ __all__ = [
     "ShuffleOptions",
     "bound_contributions",
 ]
+
+
+def __getattr__(name: str) -> object:
+    return loaded(__name__, {}, name, rooms=__all__)

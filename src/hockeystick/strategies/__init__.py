@@ -7,6 +7,7 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
+from hockeystick.lazily import loaded
 from hockeystick.strategies.banded_inverse import BandedInverse
 from hockeystick.strategies.banded_inverse_fractional_root import BandedInverseFractionalRoot
 from hockeystick.strategies.banded_inverse_square_root import BandedInverseSquareRoot
@@ -63,3 +64,7 @@ __all__ = [
     "StrategySpec",
     "TreeRestart",
 ]
+
+
+def __getattr__(name: str) -> object:
+    return loaded(__name__, {}, name, rooms=__all__)

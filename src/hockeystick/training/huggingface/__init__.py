@@ -5,6 +5,7 @@ the same for a subclass of it, such as ``trl.SFTTrainer`` and ``trl.DPOTrainer``
 """
 
 from hockeystick.errors import install
+from hockeystick.lazily import loaded
 
 try:
     import accelerate as _accelerate  # noqa: F401
@@ -20,3 +21,7 @@ from hockeystick.training.huggingface.artefacts import Artefact, Artefacts, Cove
 from hockeystick.training.huggingface.trainer import Trainer, private
 
 __all__ = ["Artefact", "Artefacts", "Cover", "Trainer", "private"]
+
+
+def __getattr__(name: str) -> object:
+    return loaded(__name__, {}, name, rooms=__all__)

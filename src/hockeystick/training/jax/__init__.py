@@ -6,6 +6,7 @@ are its parts, for training loops without JAX Privacy's; :class:`Accountant` ans
 """
 
 from hockeystick.errors import install
+from hockeystick.lazily import loaded
 
 try:
     import jax as _jax  # noqa: F401
@@ -31,3 +32,7 @@ __all__ = [
     "invariance",
     "recover",
 ]
+
+
+def __getattr__(name: str) -> object:
+    return loaded(__name__, {}, name, rooms=__all__)

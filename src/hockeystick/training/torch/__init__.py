@@ -7,6 +7,7 @@ training loops without Opacus, and :class:`OnDevice` puts the rows of the noise 
 """
 
 from hockeystick.errors import install
+from hockeystick.lazily import loaded
 
 try:
     import opacus as _opacus  # noqa: F401
@@ -22,3 +23,7 @@ from hockeystick.training.torch.loader import BatchSampler
 from hockeystick.training.torch.noise import Noise
 
 __all__ = ["Accountant", "BatchSampler", "IndependentAdam", "Noise", "OnDevice", "PrivacyEngine", "ScaledAdam"]
+
+
+def __getattr__(name: str) -> object:
+    return loaded(__name__, {}, name, rooms=__all__)
