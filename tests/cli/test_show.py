@@ -32,6 +32,15 @@ def test_the_numbers_of_a_plan(cli) -> None:
     assert overview["target"] == {"epsilon": 2.0, "delta": 1e-5}
 
 
+def test_some_of_all_steps_are_shown_with_the_batch_that_they_make(cli) -> None:
+    """k-of-t allocation: every example is in 20 of 2,400 batches, so that these are twenty times as large."""
+    some = {"data.batch_size": None, "data.batches_per_epoch": "2400", "data.epochs": "1"}
+    cli.write_plan(MNIST | some | {"sampler.kind": '"random_allocation"', "sampler.participations": "20"})
+    shown = cli("show", "plan.toml").out
+    assert "expected batch  500 (20 visits in an epoch, of 25)\n" in shown
+    assert "steps           2400 (1 epoch of 2400)\n" in shown
+
+
 @pytest.mark.parametrize(
     ("remainder", "says"),
     [

@@ -6,7 +6,7 @@ from shlex import quote
 from typing import Any
 
 from hockeystick.accountants.registry import ACCOUNTANTS
-from hockeystick.errors import UnsupportedError
+from hockeystick.errors import UnsupportedError, counted
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.registry import dominating_pair
@@ -149,12 +149,14 @@ def _batch(numbers: PlanNumbers) -> str:
         return f"{size} exactly; the last one of an epoch has {numbers.rest}"
     asked = ""
     if abs(numbers.expected_batch - numbers.asked_batch) > 1e-9 * numbers.asked_batch:
-        asked = f" (the plan asks for {numbers.asked_batch:.10g})"
+        visits = round(numbers.expected_batch / numbers.asked_batch)
+        why = f"{visits} visits in an epoch, of" if visits > 1 else "the plan asks for"
+        asked = f" ({why} {numbers.asked_batch:.10g})"
     return f"{numbers.expected_batch:.10g}{asked}"
 
 
 def _epochs(numbers: PlanNumbers) -> str:
-    return "" if numbers.bins is None else f" ({numbers.epochs} epochs of {numbers.bins})"
+    return "" if numbers.bins is None else f" ({counted(numbers.epochs or 0, 'epoch')} of {numbers.bins})"
 
 
 def _how(numbers: PlanNumbers) -> str:
