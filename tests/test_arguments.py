@@ -56,7 +56,7 @@ SAMPLES = "'monte_carlo' argument must be an hs.MonteCarlo, such as hs.MonteCarl
         (lambda: hs.Deadline(True), "'seconds' field must be a number. Got True instead."),
         (lambda: hs.recommend(PLAN, budget=0, on_answer=1), "'on_answer' argument must be a function of a Recommend"),
         (lambda: hs.bound(RUN, "direct").epsilon(1e-5, "x"), "'near' field must be a number. Got 'x' instead."),
-        (lambda: hs.Limits(samplers=None), "'samplers' field must name some of poisson, cyclic_poisson, "),
+        (lambda: hs.Limits(samplers=None), "must be a tuple of names, such as ('poisson',). Got None instead."),
         (lambda: hs.Limits(samplers=(1,)), "deterministic, fixed_size. Got 1 instead."),
         (lambda: hs.Limits(dtype=["float32"]), "'dtype' field must be one of float32, float64. Got ['float32'] inst"),
         (lambda: hs.Workload(schedule=ARRAY), "'schedule' field must be one of constant, cosine, linear, step. Got a"),
@@ -73,15 +73,15 @@ SAMPLES = "'monte_carlo' argument must be an hs.MonteCarlo, such as hs.MonteCarl
         (lambda: hs.BallsInBins(kind=ARRAY, bins=3), "'kind' field must be 'balls_in_bins'. Got array([1., 2.]) inst"),
         (
             lambda: hs.last_iterate(sampling_prob=0.1, steps=HUGE, noise_multiplier=1.0),
-            "'steps' field must be a whole number from 1 to 100000000000. Got 1000",
+            "'steps' argument must be a whole number from 1 to 100000000000. Got 1000",
         ),
         (
             lambda: hs.group_privacy_poisson(group_size=True, sampling_prob=0.1, steps=3, noise_multiplier=1.0),
-            "'group_size' field must be a whole number from 1 to 100000000000. Got True instead.",
+            "'group_size' argument must be a whole number from 1 to 100000000000. Got True instead.",
         ),
         (
             lambda: list(RUN.sampler.batches(num_examples=HUGE, rng=np.random.default_rng(0))),
-            "'num_examples' argument must be from 1 to 100000000000. Got 1000",
+            "'num_examples' argument must be a whole number from 1 to 100000000000. Got 1000",
         ),
         (lambda: hs.bound(RUN, "direct", settings=3), "'settings' argument must be hs.Settings, such as hs.Settings("),
         (lambda: hs.bound(RUN, "direct", settings={}), "'settings' argument must be hs.Settings, such as hs.Settings("),
@@ -117,6 +117,37 @@ SAMPLES = "'monte_carlo' argument must be an hs.MonteCarlo, such as hs.MonteCarl
             "'max_bytes' field must be a number. Got '8GB' instead.",
         ),
         (lambda: hs.audit.noise("x", RUN), "'rows' argument must hold arrays of real numbers. Got 'x'."),
+        (lambda: hs.audit.noise(3, RUN), "'rows' argument must hold arrays of real numbers. Got 3 instead."),
+        (lambda: list(hs.audit.batches_of([], epochs="2")), "'epochs' argument must be a whole number from 1 to"),
+        (lambda: replayed(train="x"), "'train' argument must be a function of the data and a tape. Got 'x' instead."),
+        (lambda: replayed(clip_norm="x"), "'clip_norm' field must be a number. Got 'x' instead."),
+        (lambda: replayed(seed=-1), "'seed' field must be a whole number of at least 0. Got -1 instead."),
+        (
+            lambda: hs.audit.addendum(hs.certify(RUN, delta=1e-5), num_examples="x"),
+            "'num_examples' argument must be a whole number from 1 to 100000000000. Got 'x' instead.",
+        ),
+        (
+            lambda: hs.audit.addendum(hs.certify(RUN, delta=1e-5), parts="noise"),
+            "'parts' argument must be a tuple of names, such as ('noise',). Got 'noise' instead.",
+        ),
+        (
+            lambda: hs.training.ScaledAdam(learning_rate=0.1, betas=0.9),
+            "'betas' argument must be two numbers of at least 0 and below 1. Got 0.9 instead.",
+        ),
+        (
+            lambda: hs.training.clipped(np.ones(3), 1.0),
+            "must have one row for each example. Got an array of shape (3,)",
+        ),
+        (lambda: hs.noise.floor(PLAN, "jax-float32"), "instead; give its mechanism()."),
+        (lambda: hs.noise.MappedFile(3), "'folder' argument must be text or a path. Got 3 instead."),
+        (
+            lambda: hs.bound_contributions(None, 3, rng=np.random.default_rng(0)),
+            "'attribution' argument must be an Attribution, such as Attribution.from_pairs makes. Got None instead.",
+        ),
+        (
+            lambda: hs.bound(RUN, "direct", side=ARRAY),
+            "'side' argument must be one of upper, lower. Got array([1., 2.])",
+        ),
         (lambda: hs.training.noise_variance(PLAN), "instead; give its mechanism()."),
         (lambda: hs.training.clipped([[3.0]], 1.0), "'rows' argument must be an array of numpy. Got [[3.0]] instead."),
         (lambda: hs.training.clipped(np.ones((2, 3)), "1"), "'norm' field must be a number. Got '1' instead."),
@@ -125,13 +156,20 @@ SAMPLES = "'monte_carlo' argument must be an hs.MonteCarlo, such as hs.MonteCarl
             lambda: hs.certify(RUN, delta=1e-5).save(3),
             "The output path must be text or a path. Got an object of type 'int' instead.",
         ),
-        (lambda: stream(PLAN, 3, rng=np.random.default_rng(0)), "instead; give its mechanism()."),
+        (
+            lambda: stream(PLAN, 3, rng=np.random.default_rng(0)),
+            "'mechanism' argument must be a Mechanism. Got Plan(",
+        ),
     ],
 )
 def test_arguments_of_other_types_are_named(use: Callable[[], Any], said: str) -> None:
     with pytest.raises(InvalidInputError) as raised:
         use()
     assert said in str(raised.value)
+
+
+def replayed(**wrong: Any) -> object:
+    return hs.audit.replay(**{"train": print, "data": 1, "neighbour": 2, "clip_norm": 1.0} | wrong)
 
 
 def tuned(distribution: Any) -> hs.Tuning:

@@ -191,9 +191,23 @@ def real_number(name: str, value: object) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def expect_kind(name: str, given: object, kind: type | tuple[type, ...], wanted: str) -> None:
-    """Raise InvalidInputError unless an argument is left out or of this kind; ``wanted`` says what to give."""
-    if given is not None and not isinstance(given, kind):
+def checked_count(name: str, value: object, most: int = MAX_EXAMPLES, noun: str = "argument") -> int:
+    """``value`` as an integer of Python's, which does not overflow; raises InvalidInputError unless it is a count."""
+    count = plain(value)
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= most:
+        raise InvalidInputError(
+            f"The {name!r} {noun} must be a whole number from 1 to {most}. Got {shortened(value)} instead."
+        )
+    return count
+
+
+def expect_kind(name: str, given: object, kind: type | tuple[type, ...], wanted: str, *, optional: bool = True) -> None:
+    """Raise InvalidInputError unless an argument is of this kind, or left out where it is optional.
+
+    Args:
+        wanted: what to give.
+    """
+    if not (optional and given is None) and not isinstance(given, kind):
         raise InvalidInputError(f"The {name!r} argument must be {wanted}. Got {shortened(given)} instead.")
 
 

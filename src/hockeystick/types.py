@@ -57,6 +57,6 @@ def as_direction(given: object) -> Direction:
 
 def _member(words: type[E], name: str, given: object) -> E:
     for member in words:
-        if given == member:
+        if isinstance(given, str) and given == member:
             return member
     raise InvalidInputError(f"The {name!r} argument must be one of {', '.join(words)}. Got {shortened(given)} instead.")

@@ -148,7 +148,7 @@ def test_zeroing_out_a_member_of_a_fixed_batch_is_not_hypergeometric() -> None:
 def test_fields_are_checked() -> None:
     with pytest.raises(InvalidInputError, match="group_size"):
         group_privacy_poisson(group_size=0, sampling_prob=0.5, steps=1, noise_multiplier=1.0)
-    with pytest.raises(InvalidInputError, match="'group_size' field must be a whole number"):
+    with pytest.raises(InvalidInputError, match="'group_size' argument must be a whole number"):
         group_privacy_poisson(group_size=1.5, sampling_prob=0.1, steps=3, noise_multiplier=1.0)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="sampling_prob"):
         last_iterate(sampling_prob=0.0, steps=3, noise_multiplier=1.0)

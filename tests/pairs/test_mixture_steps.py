@@ -122,7 +122,7 @@ def test_errors_of_probabilities_move_both_sides_outward() -> None:
         ({"probabilities": (1.0,), "sensitivities": (-1.0,)}, "non-negative"),
         ({"probabilities": (float("nan"),), "sensitivities": (1.0,)}, "non-negative"),
         ({"probabilities": (), "sensitivities": ()}, "finite"),
-        ({"probabilities": (1.0,), "sensitivities": (1.0,), "count": 0}, "at least 1"),
+        ({"probabilities": (1.0,), "sensitivities": (1.0,), "count": 0}, "from 1 to 100000000000"),
         ({"probabilities": (1.0,), "sensitivities": (1.0,), "count": 2.5}, "whole number"),
         ({"probabilities": (1.0,), "sensitivities": (1.0,), "probability_error": 0.5}, "probability_error"),
     ],

@@ -26,7 +26,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, HockeystickError, InvalidInputError, VerificationError, shortened
 from hockeystick.files import read_small_file, write_atomically
 from hockeystick.notebook import preformatted
-from hockeystick.spec import Examples, Spec, identified
+from hockeystick.spec import Examples, Spec, checked_count, expect_kind, identified
 
 MOST_BYTES = 1 << 24
 ROUNDED = 1e-6
@@ -299,6 +299,7 @@ def addendum(
         raise InvalidInputError(
             f"The 'certificate' argument must be a Certificate, as hs.certify makes them. Got {shortened(certificate)}."
         )
+    expect_kind("parts", parts, (tuple, list), "a tuple of names, such as ('noise',)", optional=False)
     unknown = [part for part in parts if part not in PARTS]
     if unknown or not (parts or canaries):
         raise InvalidInputError(f"The 'parts' argument must have some of {', '.join(PARTS)}. Got {shortened(parts)}.")
@@ -382,7 +383,7 @@ def _size(certificate: Certificate, num_examples: int | None) -> int:
         raise InvalidInputError(
             f"The 'num_examples' argument must be {stated}, as the certificate states. Got {shortened(size)} instead."
         )
-    return int(size)
+    return checked_count("num_examples", size)
 
 
 def _same(claimed: object, derived: object) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 
 from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError
+from hockeystick.spec import checked_count
 from hockeystick.training.run import Run
 
 
@@ -46,6 +47,7 @@ def batches_of(
             "The 'source' argument must be a DataLoader, a batch sampler or a strategy with batch_iterator. "
             f"Got an object of type {type(source).__name__!r} instead."
         )
+    epochs = checked_count("epochs", epochs)
     if epochs > 1 and isinstance(getattr(chosen, "run", None), Run):
         raise InvalidInputError(
             "The 'epochs' argument must be 1 for the loader of a run, which begins at the run's next step each time; "

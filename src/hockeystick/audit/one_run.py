@@ -199,7 +199,7 @@ def reals_of(values: ArrayLike) -> Array | None:
     """The values as an array of floats; None for values that are not numbers."""
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

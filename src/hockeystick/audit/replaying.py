@@ -11,6 +11,7 @@ from hockeystick.calls import called
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.mechanism import Mechanism
 from hockeystick.pairs.registry import dominating_pair
+from hockeystick.spec import real_number
 
 Data = TypeVar("Data")
 ROUNDINGS = 16.0
@@ -73,6 +74,11 @@ def replay(
     Raises: InvalidInputError for arguments out of range, a loop without steps, outputs that are no numbers, and a
     neighbour that changes no step.
     """
+    if not callable(train):
+        raise InvalidInputError(
+            f"The 'train' argument must be a function of the data and a tape. Got {shortened(train)} instead."
+        )
+    clip_norm = real_number("clip_norm", clip_norm)
     if not (np.isfinite(clip_norm) and clip_norm > 0.0):
         raise InvalidInputError(
             f"The 'clip_norm' argument must be positive and finite. Got {shortened(clip_norm)} instead."

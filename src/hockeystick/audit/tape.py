@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hockeystick.calls import made_by
 from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.spec import plain
 
 Array = NDArray[np.float64]
 COARSEST = 2.0**-7
@@ -51,6 +52,13 @@ class Tape:
     playing: bool = False
     steps: list[Step] = field(default_factory=list)
     states: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        seed = plain(self.seed)
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise InvalidInputError(
+                f"The 'seed' field must be a whole number of at least 0. Got {shortened(self.seed)} instead."
+            )
 
     def begin(self) -> None:
         """Seed the generators that loops of others share, for the next step."""

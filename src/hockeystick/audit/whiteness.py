@@ -147,6 +147,8 @@ def _verdict(mechanism: Mechanism, level: float, numbers: int, findings: list[Fi
 
 def _kept(rows: Iterable[ArrayLike], mechanism: Mechanism) -> list[NDArray[Any]]:
     """A copy of each row as an array of shape (numbers in a row,), of float32 where it is, or else float64."""
+    if not isinstance(rows, Iterable):
+        raise InvalidInputError(f"The 'rows' argument must hold arrays of real numbers. Got {shortened(rows)} instead.")
     kept: list[NDArray[Any]] = []
     steps = mechanism.sampler.steps
     for row in rows:

@@ -18,8 +18,8 @@ from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.laws.law import Array
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.binomial_steps import binomial_step, step_of, unimodal
-from hockeystick.pairs.mixture_steps import MixtureSteps, checked_count
-from hockeystick.spec import real_number
+from hockeystick.pairs.mixture_steps import MixtureSteps
+from hockeystick.spec import checked_count, real_number
 from hockeystick.types import Side
 
 

@@ -32,6 +32,7 @@ from hockeystick.laws.law import (
     merge_equal,
 )
 from hockeystick.laws.operations import project
+from hockeystick.spec import expect_kind
 from hockeystick.types import Direction, Side
 
 MAX_LOSSES = 1 << 22
@@ -104,7 +105,8 @@ def from_pld(pld: Any, *, resolution: Resolution | None = None) -> dict[Directio
 
     Raises: UnsupportedError for optimistic estimates; InvalidInputError when the masses are not those of a PLD.
     """
-    load("dp_accounting.pld.privacy_loss_distribution")
+    peer = load("dp_accounting.pld.privacy_loss_distribution")
+    expect_kind("pld", pld, peer.PrivacyLossDistribution, "a PrivacyLossDistribution of dp_accounting", optional=False)
     laws = {
         Direction.REMOVE: _law_from_pmf(pld._pmf_remove, Direction.REMOVE),
         Direction.ADD: _law_from_pmf(pld._pmf_add, Direction.ADD),

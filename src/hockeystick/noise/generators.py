@@ -93,6 +93,9 @@ def floor(mechanism: "Mechanism", generator: str) -> float:
     >>> 1.21e-4 < floor(run, "jax-float32") < 1.22e-4
     True
     """
+    from hockeystick.mechanism import expect_mechanism  # not where generators are only listed
+
+    expect_mechanism(mechanism)
     chance, sampler = _chance(mechanism, known(generator)), mechanism.sampler
     if sampler.independent_rate is not None:  # 1 - (1 - q p)^n
         return -expm1(sampler.steps * log1p(-sampler.independent_rate * chance)) * SAFE

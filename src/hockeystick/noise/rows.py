@@ -17,7 +17,7 @@ from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.noise.columns import over_columns
 from hockeystick.noise.draws import Draws
 from hockeystick.noise.solver import Allocate, Layout, Reals, StreamingSolver, bytes_of, zeros
-from hockeystick.spec import real_number
+from hockeystick.spec import expect_kind, real_number
 
 MakeSolver = Callable[[int, Allocate], StreamingSolver]
 """A new solver, from the numbers in a row and what makes its arrays."""
@@ -99,6 +99,7 @@ class MappedFile(Rows):
     """
 
     def __init__(self, folder: str | Path) -> None:
+        expect_kind("folder", folder, (str, Path), "text or a path", optional=False)
         self.folder = Path(folder)
 
     def hold(self, make: MakeSolver, size: int) -> Held:

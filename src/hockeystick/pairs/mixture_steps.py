@@ -9,7 +9,7 @@ from hockeystick.by_name import by_name
 from hockeystick.calls import made_by
 from hockeystick.errors import InvalidInputError, shortened
 from hockeystick.pairs.base import DominatingPair
-from hockeystick.spec import MAX_EXAMPLES, plain, real_number
+from hockeystick.spec import checked_count, real_number
 
 SUM_ERROR = 1e-9
 """How far a caller's probabilities may be from summing to 1."""
@@ -47,7 +47,7 @@ class MixtureStep:
         total = fsum(self.probabilities)
         if abs(total - 1.0) > SUM_ERROR:
             raise InvalidInputError(f"The 'probabilities' field must sum to 1. Got a sum of {total!r} instead.")
-        object.__setattr__(self, "count", checked_count("count", self.count))
+        object.__setattr__(self, "count", checked_count("count", self.count, noun="field"))
         object.__setattr__(self, "probability_error", real_number("probability_error", self.probability_error))
         if not 0.0 <= self.probability_error < 1e-3:
             raise InvalidInputError(
@@ -123,16 +123,6 @@ class MixtureSteps(DominatingPair):
     def batches_are_public(self) -> bool:
         """True when no sensitivity is random."""
         return all(step.is_public for step in self.steps)
-
-
-def checked_count(name: str, value: object) -> int:
-    """``value`` as an integer of Python's, which does not overflow; raises InvalidInputError unless it is a count."""
-    count = plain(value)
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_EXAMPLES:
-        raise InvalidInputError(
-            f"The {name!r} field must be a whole number from 1 to {MAX_EXAMPLES}. Got {shortened(count)} instead."
-        )
-    return count
 
 
 def _numbers(name: str, values: object) -> tuple[float, ...]:

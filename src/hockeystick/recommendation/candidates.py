@@ -87,8 +87,8 @@ class Limits:
         if self.parameters is not None and real_number("parameters", self.parameters) < 1:
             raise InvalidInputError(f"The 'parameters' field must be at least 1. Got {self.parameters} instead.")
         one_of("dtype", self.dtype, TYPES)
-        expect_kind("samplers", self.samplers, (tuple, list), "a tuple of names, such as ('poisson',)")
-        unknown = next((sampler for sampler in self.samplers or () if sampler not in LOADERS), None)
+        expect_kind("samplers", self.samplers, (tuple, list), "a tuple of names, such as ('poisson',)", optional=False)
+        unknown = next((sampler for sampler in self.samplers if sampler not in LOADERS), None)
         if unknown is not None or not self.samplers:
             meant = nearest(unknown, LOADERS) if isinstance(unknown, str) else None
             hint = "" if meant is None else f" (did you mean {meant!r}?)"

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hockeystick.calls import called, made_by
 from hockeystick.errors import InvalidInputError
-from hockeystick.spec import expect_kind
+from hockeystick.spec import checked_count, expect_kind
 
 MAX_ATTRIBUTED = 10**9
 """The largest dataset whose examples are attributed to users."""
@@ -169,17 +169,19 @@ def bound_contributions(
     """
     from hockeystick.samplers.greedy import keep_while_below  # compiled code, which samplers do without otherwise
 
-    bound = _positive(examples_per_user, "examples_per_user")
+    bound = checked_count("examples_per_user", examples_per_user, MAX_ATTRIBUTED)
     if not isinstance(rng, np.random.Generator):
         raise InvalidInputError(
             "The 'rng' argument must be a numpy.random.Generator such as numpy.random.default_rng(seed). "
             f"Got an object of type {type(rng).__name__!r} instead."
         )
-    expect_kind("attribution", attribution, Attribution, "an Attribution, such as Attribution.from_pairs makes")
+    expect_kind(
+        "attribution", attribution, Attribution, "an Attribution, such as Attribution.from_pairs makes", optional=False
+    )
     counts = np.diff(attribution.offsets)
     order = rng.permutation(attribution.num_examples)
     if users_per_example is not None:
-        cap = _positive(users_per_example, "users_per_example")
+        cap = checked_count("users_per_example", users_per_example, MAX_ATTRIBUTED)
         if cap < counts.min():
             raise InvalidInputError(
                 f"The 'users_per_example' argument must be at least {counts.min()}, the fewest users of any example. "
@@ -214,7 +216,7 @@ def _count_of(indices: NDArray[np.int64], count: int | None, name: str) -> int:
     largest = int(indices.max())
     if count is None:
         return largest + 1
-    known = _positive(count, f"num_{name}")
+    known = checked_count(f"num_{name}", count, MAX_ATTRIBUTED)
     if largest >= known:
         raise InvalidInputError(
             f"The {name!r} argument must hold numbers from 0 to {known - 1}. Got {largest} instead."
@@ -231,11 +233,3 @@ def _check_each_has_one(indices: NDArray[np.int64], count: int, kind: str, other
             f"The attribution must connect every {kind} to some of the {others}. Got {count - present.size} of {count} "
             f"{kind}s without {others}, the first of them {first}."
         )
-
-
-def _positive(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MAX_ATTRIBUTED:
-        raise InvalidInputError(
-            f"The {name!r} argument must be a whole number from 1 to {MAX_ATTRIBUTED}. Got {value!r} instead."
-        )
-    return int(value)

@@ -8,10 +8,10 @@ import numpy as np
 from pydantic import model_validator
 
 from hockeystick.calls import called
-from hockeystick.errors import InvalidInputError, shortened
+from hockeystick.errors import InvalidInputError
 from hockeystick.samplers.attribution import Attribution
 from hockeystick.samplers.promises import Batch, Promises
-from hockeystick.spec import MAX_EXAMPLES, Spec
+from hockeystick.spec import Spec, checked_count
 from hockeystick.types import Adjacency
 
 MAX_STEPS = 10**9
@@ -109,7 +109,7 @@ class BatchSampler(Spec):
 
     def check_num_examples(self, num_examples: int) -> int:
         """The dataset size, which suits the scheme; raises InvalidInputError where it does not."""
-        count, declared = _checked_count(num_examples), getattr(self, "num_examples", None)
+        count, declared = checked_count("num_examples", num_examples), getattr(self, "num_examples", None)
         if declared is not None and count != declared:
             raise InvalidInputError(
                 f"The 'num_examples' argument must be the sampler's num_examples = {declared}. Got {count} instead."
@@ -139,18 +139,6 @@ class BatchSampler(Spec):
                 f"The 'epochs' field must keep the run at or below {MAX_STEPS} steps. Got {self.steps} steps instead"
             )
         return self
-
-
-def _checked_count(num_examples: object) -> int:
-    if isinstance(num_examples, bool) or not isinstance(num_examples, int | np.integer):
-        raise InvalidInputError(
-            f"The 'num_examples' argument must be a whole number. Got {shortened(num_examples)} instead."
-        )
-    if not 1 <= num_examples <= MAX_EXAMPLES:
-        raise InvalidInputError(
-            f"The 'num_examples' argument must be from 1 to {MAX_EXAMPLES}. Got {shortened(int(num_examples))} instead."
-        )
-    return int(num_examples)
 
 
 def _check_generator(rng: object) -> None:

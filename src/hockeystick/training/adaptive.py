@@ -43,6 +43,10 @@ def clipped(rows: Reals, norm: float) -> Reals:
     expect_positive("norm", norm)
     if not isinstance(rows, np.ndarray):
         raise InvalidInputError(f"The 'rows' argument must be an array of numpy. Got {shortened(rows)} instead.")
+    if rows.ndim != 2:
+        raise InvalidInputError(
+            f"The 'rows' argument must have one row for each example. Got an array of shape {rows.shape} instead."
+        )
     if rows.dtype not in (np.float32, np.float64):
         raise InvalidInputError(f"The 'rows' argument must be of float32 or float64. Got {rows.dtype} instead.")
     smallest = SMALLEST[rows.dtype.name]
@@ -317,7 +321,8 @@ def split_with_count(noise_multiplier: float, count_std: float) -> tuple[float, 
 def check_settings(betas: tuple[float, float], floor: float) -> None:
     """Raise InvalidInputError for settings that neither optimiser can take."""
     expect_positive("floor", floor)
-    if len(betas) != 2 or not all(0.0 <= beta < 1.0 for beta in betas):
+    two = isinstance(betas, tuple | list) and len(betas) == 2
+    if not two or not all(0.0 <= real_number("betas", beta) < 1.0 for beta in betas):
         raise InvalidInputError(
             f"The 'betas' argument must be two numbers of at least 0 and below 1. Got {shortened(betas)} instead."
         )
