@@ -14,10 +14,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from typing import Any
 
-from benchmarks.runner import ROOT
+from benchmarks.runner import ROOT, installed
 
 Step = Callable[[], object]
 BANDS, STEPS = 32, 4096
@@ -219,14 +218,6 @@ def differences(device: str, size: int = 1_000_003, steps: int = 20) -> dict[str
         unlike = sum(int(np.count_nonzero(here.next() != there.next())) for _ in range(steps))
         by_dtype["exact" if exact else "float32"] = unlike
     return by_dtype
-
-
-def installed(package: str) -> bool:
-    """Whether a package, or a part of one, can be imported."""
-    try:
-        return find_spec(package) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def needs() -> str:

@@ -18,12 +18,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
 from benchmarks.noise import jax_privacy
-from benchmarks.runner import ONE_THREAD, ROOT
+from benchmarks.runner import ONE_THREAD, ROOT, installed
 
 BATCH, BATCHES = 64, 10
 Contestant = tuple[Callable[[], object], int]
@@ -281,14 +280,6 @@ def measure_noise(name: str, bands: int, size: int, steps: int, repeats: int) ->
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     wall, cpu = (1.0 / min(column) for column in zip(*times, strict=True))
     return {"wall": wall, "cpu": cpu, "memory": kept / 1e6, "peak": peak}
-
-
-def installed(package: str) -> bool:
-    """Whether a package can be found, and those that it is in."""
-    try:
-        return find_spec(package) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,5 +1,6 @@
 """Frozen, validated descriptions: the base class of samplers, strategies, mechanisms and plans."""
 
+import hashlib
 import json
 import math
 import re
@@ -133,6 +134,22 @@ class Extended(Spec):
     def _without_unused_later_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         content: dict[str, Any] = handler(self)
         return {name: value for name, value in content.items() if value is not None or name not in self.LATER}
+
+
+class Sealed(Spec):
+    """A description with a 'digest' field, which shows accidents and naive edits; it is not a signature."""
+
+    def hashed(self) -> dict[str, Any]:
+        """The content that the digest is over."""
+        return self.model_dump(mode="json", exclude={"digest"})
+
+    def sealed(self) -> Self:
+        """The same with its digest filled in."""
+        return self.model_copy(update={"digest": self.content_digest()})
+
+    def content_digest(self) -> str:
+        """SHA-256 over the canonical JSON of everything but the digest."""
+        return hashlib.sha256(json.dumps(self.hashed(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _parsed(document: str | bytes, name: str) -> tuple[str, Any]:

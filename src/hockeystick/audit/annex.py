@@ -1,7 +1,5 @@
 """An addendum to a certificate: which of its assumptions were tested, how, and with what result."""
 
-import hashlib
-import json
 import secrets
 from collections.abc import Sequence
 from enum import StrEnum
@@ -26,7 +24,7 @@ from hockeystick.deadline import Deadline
 from hockeystick.errors import BudgetExceededError, HockeystickError, InvalidInputError, VerificationError, shortened
 from hockeystick.files import read_small_file, write_atomically
 from hockeystick.notebook import preformatted
-from hockeystick.spec import Examples, Spec, checked_count, expect_kind, identified
+from hockeystick.spec import Examples, Sealed, Spec, checked_count, expect_kind, identified
 
 MOST_BYTES = 1 << 24
 ROUNDED = 1e-6
@@ -139,7 +137,7 @@ class Check(Spec):
     text: str
 
 
-class Addendum(Spec):
+class Addendum(Sealed):
     """What audits found about the assumptions of one certificate, which is embedded whole.
 
     Everything but ``hockeystick_version`` is derived again by :meth:`verify`: the verdicts from their seeds, and the
@@ -168,15 +166,10 @@ class Addendum(Spec):
         """Whether any audit contradicts the certificate."""
         return any(part.verdict.refuted for part in self.evidence)
 
-    def sealed(self) -> Self:
-        """The same addendum with its digest filled in."""
-        return self.model_copy(update={"digest": self.content_digest()})
-
-    def content_digest(self) -> str:
-        """SHA-256 over the canonical JSON of everything but the digest; the certificate stands in by its own digest."""
+    def hashed(self) -> dict[str, Any]:
+        """The content that the digest is over; the certificate stands in by its own digest."""
         content = self.model_dump(mode="json", exclude={"digest", "certificate"})
-        content["certificate"] = self.certificate.content_digest()
-        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        return content | {"certificate": self.certificate.content_digest()}
 
     def save(self, path: str | Path) -> None:
         """Write the addendum as JSON, whole or not at all, and the file of its matrix, if it needs one, beside it."""

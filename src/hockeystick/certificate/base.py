@@ -1,6 +1,5 @@
 """What certificates of every format share."""
 
-import hashlib
 import json
 from abc import abstractmethod
 from pathlib import Path
@@ -17,14 +16,14 @@ from hockeystick.errors import InvalidInputError
 from hockeystick.files import write_atomically
 from hockeystick.mechanism import Mechanism
 from hockeystick.notebook import preformatted
-from hockeystick.spec import Spec
+from hockeystick.spec import Sealed
 from hockeystick.types import Adjacency, Kind
 
 FORMATS_WITHOUT_MATRICES = ("hockeystick-certificate/1", "hockeystick-certificate/2")
 """Their certificates of optimised strategies hold a digest alone, which only the machine that issued them may find."""
 
 
-class CertificateBase(Spec):
+class CertificateBase(Sealed):
     """The part of a claim that is recomputed by accountants, and the seal.
 
     One of ``epsilon`` and ``delta`` was given and is a number, the other was bounded and is an interval; its upper
@@ -122,14 +121,6 @@ class CertificateBase(Spec):
     def hashed(self) -> dict[str, Any]:
         """The content that the digest is over."""
         return self.content()
-
-    def sealed(self) -> Self:
-        """The same certificate with its digest filled in."""
-        return self.model_copy(update={"digest": self.content_digest()})
-
-    def content_digest(self) -> str:
-        """SHA-256 over the canonical JSON of everything but the digest."""
-        return hashlib.sha256(json.dumps(self.hashed(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     @called('certificate.save("model.certificate.json")')
     def save(self, path: str | Path) -> None:

@@ -1,6 +1,5 @@
 """What derived claims have in common: an interval, certificates embedded whole, a digest over all of it."""
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -14,7 +13,7 @@ from hockeystick.certificate.parts import Bounded, Origin
 from hockeystick.claim import FailureProbability, Statement
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.files import MAX_CLAIM_BYTES, read_small_file, write_atomically
-from hockeystick.spec import Spec, parsed_object
+from hockeystick.spec import Sealed, parsed_object
 from hockeystick.types import Adjacency, Kind
 
 FIRST = "/1"
@@ -23,7 +22,7 @@ BESIDE = ("hockeystick_version", "accuracy")
 """The fields of ``origin`` that stand beside the other fields in format 1."""
 
 
-class DerivedClaim(Spec):
+class DerivedClaim(Sealed):
     """A claim that follows from certificates, which it embeds whole.
 
     One of ``epsilon`` and ``delta`` was given and is a number, the other was bounded and is an interval. Claims of
@@ -80,14 +79,9 @@ class DerivedClaim(Spec):
         assert isinstance(bounds, Interval)
         return bounds
 
-    def sealed(self) -> Self:
-        """The same claim with its digest filled in."""
-        return self.model_copy(update={"digest": self.content_digest()})
-
-    def content_digest(self) -> str:
-        """SHA-256 over the canonical JSON of everything but the digest; certificates stand for themselves by theirs."""
-        content = self.content() | {"certificates": [certificate.content_digest() for certificate in self.certificates]}
-        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    def hashed(self) -> dict[str, Any]:
+        """The content that the digest is over; certificates stand in by their own digests."""
+        return self.content() | {"certificates": [certificate.content_digest() for certificate in self.certificates]}
 
     def content(self) -> dict[str, Any]:
         """Everything but the digest, as plain data for JSON, in the layout of the claim's format."""

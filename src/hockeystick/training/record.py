@@ -1,7 +1,5 @@
 """The record of a run: a document that may be published."""
 
-import hashlib
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -14,7 +12,7 @@ from hockeystick.files import MAX_CLAIM_BYTES, json_object, read_small_file, wri
 from hockeystick.mechanism import Mechanism
 from hockeystick.samplers import SAMPLERS
 from hockeystick.samplers.base import MAX_STEPS
-from hockeystick.spec import Examples, Extended, Spec
+from hockeystick.spec import Examples, Extended, Sealed, Spec
 
 MAX_RECORD_BYTES = 1 << 21
 Word = Annotated[str, Field(pattern="^[a-z0-9_]{1,40}$")]
@@ -124,7 +122,7 @@ class Check(Spec):
         return self
 
 
-class RunRecord(Extended):
+class RunRecord(Extended, Sealed):
     """What a run executed, what of it was checked, and the certificate that covers it.
 
     Attributes:
@@ -263,15 +261,6 @@ class RunRecord(Extended):
 
     def _names(self, status: Status) -> tuple[str, ...]:
         return tuple(check.name for check in self.checks if check.status is status)
-
-    def sealed(self) -> Self:
-        """The same record with its digest filled in."""
-        return self.model_copy(update={"digest": self.content_digest()})
-
-    def content_digest(self) -> str:
-        """SHA-256 over the canonical JSON of everything but the digest."""
-        content = self.model_dump(mode="json", exclude={"digest"})
-        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def save(self, path: str | Path) -> None:
         """Write the record as JSON, whole or not at all, and the file of its matrix, if it needs one, beside it."""
