@@ -3,7 +3,6 @@
 import sys
 from itertools import pairwise, product
 from math import exp, inf
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +12,6 @@ from scipy.stats import norm
 
 import hockeystick as hs
 from hockeystick.accountants.registry import every_accountant
-from hockeystick.deadline import Deadline
 from hockeystick.errors import InvalidInputError
 from hockeystick.reproduction.papers import Output, figures_of, folder_of
 
@@ -21,11 +19,6 @@ from hockeystick.reproduction.papers import Output, figures_of, folder_of
 def module(paper: str, name: str) -> ModuleType:
     figures_of(folder_of(paper))
     return sys.modules[f"hockeystick_papers_{paper.replace('-', '_')}.{name}"]
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Output:
-    return Output(tmp_path, Deadline())
 
 
 # --- choquette-choo-2024, Algorithms 2 and 4 --------------------------------------------------------------------------

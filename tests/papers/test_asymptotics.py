@@ -2,14 +2,12 @@
 
 import sys
 from math import exp, log, sqrt
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from hockeystick.deadline import Deadline
 from hockeystick.reproduction.papers import Output, figures_of, folder_of
 
 PATHS = 20_000
@@ -21,11 +19,6 @@ SURE = 5.0
 def asymptotics() -> ModuleType:
     figures_of(folder_of("feldman-shenfeld-2025"))
     return sys.modules["hockeystick_papers_feldman_shenfeld_2025.asymptotics"]
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Output:
-    return Output(tmp_path, Deadline())
 
 
 def sums(sigma: float, steps: int, visited: bool, seed: int) -> np.ndarray:

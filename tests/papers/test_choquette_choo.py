@@ -14,7 +14,6 @@ import pytest
 from scipy.stats import norm
 
 import hockeystick as hs
-from hockeystick.deadline import Deadline
 from hockeystick.reproduction.papers import Output, available, figures_of, folder_of
 
 PAPER = "choquette-choo-2024"
@@ -36,11 +35,6 @@ def figures() -> dict[str, Callable[..., None]]:
 
 def module(name: str) -> ModuleType:
     return sys.modules[f"{PACKAGE}.{name}"]
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Output:
-    return Output(tmp_path, Deadline())
 
 
 def table(path: Path) -> list[dict[str, float]]:

@@ -42,11 +42,6 @@ def module(name: str) -> ModuleType:
     return sys.modules[f"{PACKAGE}.{name}"]
 
 
-@pytest.fixture
-def output(tmp_path: Path) -> Output:
-    return Output(tmp_path, Deadline())
-
-
 def table(path: Path) -> list[dict[str, str]]:
     with path.open() as file:
         return list(csv.DictReader(file))

@@ -17,7 +17,6 @@ from scipy.stats import binomtest, norm
 import hockeystick as hs
 from hockeystick.accountants.conditional_composition import conditional_profiles
 from hockeystick.accountants.registry import ACCOUNTANTS, every_accountant
-from hockeystick.deadline import Deadline
 from hockeystick.errors import VerificationError
 from hockeystick.pairs.registry import dominating_pair
 from hockeystick.reproduction.curves import Axes, Curve, Series, publish_panels
@@ -57,11 +56,6 @@ def statements(figures: Any) -> ModuleType:
 @pytest.fixture
 def allocation(figures: Any) -> ModuleType:
     return sys.modules["hockeystick_papers_schuchardt_kalinin_2026.allocation"]
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Output:
-    return Output(tmp_path, Deadline())
 
 
 def table(path: Path) -> list[dict[str, str]]:
