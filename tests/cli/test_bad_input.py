@@ -415,6 +415,7 @@ def test_plots_that_cannot_be_written(cli: Any) -> None:
         (("list", "samplers", "x"), "x"),
         (("verify",), "CERTIFICATE"),
         (("reproduce", "no-such-paper"), "'no-such-paper'"),
+        (("reproduce", "chua-2024", "numbers", "--out", ""), "The output path '' cannot be written: it is empty."),
     ],
 )
 def test_command_lines_that_say_nothing_known(cli: Any, arguments: tuple[str, ...], says: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from hockeystick import cli
 from hockeystick.deadline import say as say
 from hockeystick.errors import InvalidInputError, VerificationError, shortened
 from hockeystick.report.document import visible
@@ -124,6 +125,7 @@ def parameter_count(text: str) -> int:
 def emit_json(value: dict[str, Any]) -> None:
     """Print one JSON object on stdout."""
     emit(json.dumps(value, allow_nan=False))
+    cli.answered = True
 
 
 def wanted_delta(plan: "Plan", option: str | None) -> float:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
+from hockeystick import cli
 from hockeystick._version import __version__
 from hockeystick.cli import (
     INTERRUPTED,
@@ -78,10 +79,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 
     Exit codes: 0 done, 1 not certified or not verified, 2 bad input, 70 internal error, 130 interrupted. With
-    ``--json`` a failure is one JSON object on stdout too, with the sentence as ``error`` and the ``exit_code``.
+    ``--json`` a failure is one JSON object on stdout too, with the sentence as ``error`` and the ``exit_code``, unless
+    the answer is there already.
     """
     words = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    as_json = "--json" in words
+    as_json, cli.answered = "--json" in words, False
     try:
         code = app(args=words, prog_name="hockeystick", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:

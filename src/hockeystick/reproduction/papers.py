@@ -8,6 +8,7 @@ interface only. See docs/how-to/reproduce-a-paper.md.
 import csv
 import importlib.util
 import io
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -174,6 +175,8 @@ def reproduce(
     Raises: as :func:`check`; InvalidInputError for a directory that cannot be written.
     """
     check(paper, figure)
+    if not os.fspath(out):
+        raise InvalidInputError("The output path '' cannot be written: it is empty.")
     folder = folder_of(paper)
     figures = figures_of(folder, quick=quick)
     directory = Path(out) / paper / "quick" if quick else Path(out) / paper
