@@ -139,6 +139,10 @@ SAMPLES = "'monte_carlo' argument must be an hs.MonteCarlo, such as hs.MonteCarl
             "must have one row for each example. Got an array of shape (3,)",
         ),
         (lambda: hs.noise.floor(PLAN, "jax-float32"), "instead; give its mechanism()."),
+        (
+            lambda: stream(RUN, 3, rng=np.random.default_rng(0), dtype="1e-5"),
+            "'dtype' parameter must be float32 or float64. Got '1e-5' instead.",
+        ),
         (lambda: hs.noise.MappedFile(3), "'folder' argument must be text or a path. Got 3 instead."),
         (
             lambda: hs.bound_contributions(None, 3, rng=np.random.default_rng(0)),

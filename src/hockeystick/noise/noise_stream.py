@@ -348,7 +348,7 @@ def _checked_dtype(dtype: Any, exact: bool) -> str:
     """The name of the type; whole numbers of 32 bits of an exact mechanism, which float32, the default, stands for."""
     try:
         name = str(np.dtype(dtype).name)
-    except TypeError:
+    except (TypeError, ValueError):
         name = ""
     if exact:
         if name not in ("float32", "int32") or dtype is None:
