@@ -21,6 +21,7 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.groups import chained
 from hockeystick.laws.law import Law
+from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.users import Users
 from hockeystick.settings import Settings
@@ -35,6 +36,25 @@ JointAnalysis = Callable[[Any, Sequence[Side], Settings], tuple[Mapping[Side, Pr
 """The profiles of several sides from the same samples, and the claim that they rest on."""
 LawAnalysis = Callable[[Any, Side, Settings], Sequence[Law]]
 """From a pair to laws of its likelihood ratio, each of which by itself bounds both directions on that side."""
+
+
+def of_one_law(law: Callable[[Any, Settings], Law]) -> tuple[Analysis, LawAnalysis]:
+    """The analysis of a method that is one law for both directions, and its laws: none where it has no law.
+
+    Args:
+        law: of a pair; may raise UnsupportedError.
+    """
+
+    def analyse(pair: Any, side: Side, settings: Settings) -> Profiles:
+        return law_profiles(law(pair, settings))
+
+    def laws(pair: Any, side: Side, settings: Settings) -> Sequence[Law]:
+        try:
+            return [law(pair, settings)]
+        except UnsupportedError:
+            return []
+
+    return analyse, laws
 
 
 @dataclass(frozen=True, kw_only=True)

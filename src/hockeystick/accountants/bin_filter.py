@@ -8,19 +8,17 @@ Proof: docs/theory/bin-filters.md. Errs downward: a post-processing, means that 
 outcomes left out. Cost: some ten seconds, by the choice of the lattice.
 """
 
-from collections.abc import Mapping, Sequence
 from math import exp, log
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hockeystick.accountants import examples, fresh_bins
-from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.base import Accountant, of_one_law
 from hockeystick.accountants.low_noise_bins import bins_refusal
-from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import SMALLEST, Law, lower_law
-from hockeystick.laws.profile import law_delta, law_profiles, smallest_epsilon
+from hockeystick.laws.profile import law_delta, smallest_epsilon
 from hockeystick.pairs.bin_mixture import BinMixture
 from hockeystick.pairs.fresh_bins import FreshBins
 from hockeystick.settings import DEFAULT_EFFORT, Settings
@@ -88,17 +86,6 @@ def _law(pair: BinMixture, settings: Settings) -> Law:
     return _law_up_to(shifts, ABOVE * exp(epsilon), work, sums, settings)
 
 
-def _laws(pair: BinMixture, side: Side, settings: Settings) -> Sequence[Law]:
-    try:
-        return [_law(pair, settings)]
-    except UnsupportedError:
-        return []
-
-
-def _analyse(pair: BinMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return law_profiles(_law(pair, settings))
-
-
 def _refusal(pair: BinMixture, side: Side) -> str | None:
     if (reason := bins_refusal(pair)) is not None:
         return reason
@@ -110,14 +97,16 @@ def _refusal(pair: BinMixture, side: Side) -> str | None:
     return None
 
 
+_ANALYSE, _LAWS = of_one_law(_law)
+
 ACCOUNTANT = Accountant(
     name="bin_filter",
     summary="a sum over bins, each judged by a summary of the rows after it, for low noise",
     sides=(Side.LOWER,),
     errs="downward: a function of the output is a post-processing, and means that are lowered reveal less",
     reference="post-processing, Kahane 1986; proof in docs/theory/bin-filters.md",
-    analyses={BinMixture: _analyse, FreshBins: fresh_bins.analysis(_laws)},
-    laws={BinMixture: _laws, FreshBins: fresh_bins.laws(_laws)},
+    analyses={BinMixture: _ANALYSE, FreshBins: fresh_bins.analysis(_LAWS)},
+    laws={BinMixture: _LAWS, FreshBins: fresh_bins.laws(_LAWS)},
     refusal=fresh_bins.refusal(_refusal),
     cost=fresh_bins.cost(lambda pair: 7.5 + 2e-9 * pair.matrix.steps * pair.bins),
     example=examples.low_noise_bins,

@@ -7,26 +7,23 @@ example takes part exactly once (:mod:`hockeystick.windows.chains`), and the epo
 Proof: docs/theory/fresh-bins.md. Errs upward in both directions, for any C >= 0, adaptive or not.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from hockeystick.accountants import examples
-from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.base import Accountant, of_one_law
 from hockeystick.accountants.fresh_bins import diagonals, rounding_of, too_many
-from hockeystick.bounds import Profile
 from hockeystick.deadline import Deadline
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array, Law
 from hockeystick.laws.operations import power
-from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.fresh_bins import FreshBins
 from hockeystick.settings import Settings
 from hockeystick.strategies import StrategyMatrix
-from hockeystick.types import Direction, Side
+from hockeystick.types import Side
 
 if TYPE_CHECKING:
     from hockeystick.windows.dominating_chain import DominatingChain
@@ -96,17 +93,6 @@ def _law(pair: FreshBins, settings: Settings) -> Law:
     return power(epoch, pair.epochs, resolution, tick=deadline.tick)
 
 
-def _laws(pair: FreshBins, side: Side, settings: Settings) -> Sequence[Law]:
-    try:
-        return [_law(pair, settings)]
-    except UnsupportedError:
-        return []
-
-
-def _analyse(pair: FreshBins, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return law_profiles(_law(pair, settings))
-
-
 def _refusal(pair: FreshBins, side: Side) -> str | None:
     if (reason := too_many(pair)) is not None:
         return reason
@@ -123,14 +109,16 @@ def _cost(pair: FreshBins) -> float:
     return 3.0 + 5e-4 * min(pair.bins, FITTED_BINS) ** 2 + 2e-9 * pair.matrix.steps * bandwidth**2 + 0.04 * pair.bins
 
 
+_ANALYSE, _LAWS = of_one_law(_law)
+
 ACCOUNTANT = Accountant(
     name="fresh_epochs",
     summary="composes the epochs of random allocation with correlated noise, made independent by longer columns",
     sides=(Side.UPPER,),
     errs="upward: the columns of a chain reveal more, and laws are spreads",
     reference="docs/theory/fresh-bins.md",
-    analyses={FreshBins: _analyse},
-    laws={FreshBins: _laws},
+    analyses={FreshBins: _ANALYSE},
+    laws={FreshBins: _LAWS},
     refusal=_refusal,
     cost=_cost,
     example=examples.fresh_bins,

@@ -10,7 +10,6 @@ Proof: docs/theory/poisson-windows.md. Errs upward in both directions, for any C
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import log2
 from typing import TYPE_CHECKING
@@ -19,19 +18,17 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from hockeystick.accountants import deletion, examples, separated_windows
-from hockeystick.accountants.base import Accountant
-from hockeystick.bounds import Profile
+from hockeystick.accountants.base import Accountant, of_one_law
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array, Law
 from hockeystick.laws.operations import compose, power
-from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.base import DominatingPair
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.pairs.truncated_renewal import TruncatedRenewal
 from hockeystick.settings import Settings
 from hockeystick.strategies import StrategyMatrix
-from hockeystick.types import Direction, Side
+from hockeystick.types import Side
 
 if TYPE_CHECKING:
     from hockeystick.windows.dominating_windows import DominatingWindows
@@ -109,13 +106,6 @@ def _octave(pair: SubsetMixture) -> int:
     return round(log2(pair.noise_multiplier))
 
 
-def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequence[Law]:
-    try:
-        return [_law(pair, settings)]
-    except UnsupportedError:
-        return []
-
-
 def _law(pair: SubsetMixture, settings: Settings) -> Law:
     """The law of all windows; raises UnsupportedError where the noise is too low."""
     return _law_of(_best(pair, settings), pair, settings)
@@ -172,10 +162,6 @@ def _law_of(windows: "DominatingWindows", pair: SubsetMixture, settings: Setting
     return law
 
 
-def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return law_profiles(_law(pair, settings))
-
-
 def _bandwidth(pair: SubsetMixture) -> int:
     """Diagonals of the inner products of the columns in play, or steps of a window."""
     steps = pair.group_steps(0).size
@@ -214,14 +200,16 @@ def _cost(pair: SubsetMixture) -> float:
     return 0.5 + 5e-10 * products + 1e-10 * steps * bandwidth**2 + 1.5 * laws
 
 
+_ANALYSE, _LAWS = of_one_law(_law)
+
 ACCOUNTANT = Accountant(
     name="participation_windows",
     summary="composes close laws of windows of steps, for Poisson, cyclic Poisson and b-min-sep sampling",
     sides=(Side.UPPER,),
     errs="upward: the columns of a chain reveal more, terms are large together, and laws are spreads",
     reference="docs/theory/poisson-windows.md",
-    analyses={SubsetMixture: _analyse, **deletion.analyses(_analyse)},
-    laws={SubsetMixture: _laws, **deletion.laws(_laws)},
+    analyses={SubsetMixture: _ANALYSE, **deletion.analyses(_ANALYSE)},
+    laws={SubsetMixture: _LAWS, **deletion.laws(_LAWS)},
     refusal=deletion.refusal(_refusal),
     cost=deletion.cost(_cost),
     example=examples.poisson,

@@ -13,18 +13,17 @@ participations left out, laws that are contractions, and masses less their absol
 some hundred times the histories of the last rows, seconds for b-min-sep, and up to half a minute for two examples.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hockeystick.accountants import examples
-from hockeystick.accountants.base import Accountant
+from hockeystick.accountants.base import Accountant, of_one_law
 from hockeystick.bounds import Profile
 from hockeystick.errors import UnsupportedError
 from hockeystick.laws.law import SMALLEST, Law, lower_law
-from hockeystick.laws.profile import law_profiles
 from hockeystick.pairs.renewal_mixture import RenewalMixture
 from hockeystick.pairs.subset_mixture import SubsetMixture
 from hockeystick.pairs.waiting_copies import WaitingCopies, copies_of
@@ -92,17 +91,6 @@ def _law(pair: SubsetMixture, settings: Settings) -> Law:
     without, taking_part = without[kept], taking_part[kept]
     order = np.argsort(taking_part / without, kind="stable")
     return lower_law(without[order], taking_part[order], error, 2.0 * error)
-
-
-def _laws(pair: SubsetMixture, side: Side, settings: Settings) -> Sequence[Law]:
-    try:
-        return [_law(pair, settings)]
-    except UnsupportedError:
-        return []
-
-
-def _analyse(pair: SubsetMixture, side: Side, settings: Settings) -> Mapping[Direction, Profile]:
-    return law_profiles(_law(pair, settings))
 
 
 def _analyse_renewal(
@@ -200,14 +188,16 @@ def _cost(pair: SubsetMixture | RenewalMixture | WaitingCopies) -> float:
     return 0.5 + work_of(_number(pair), SIZE * _per_deviation(pair), pair.matrix.steps) / SPEED
 
 
+_ANALYSE, _LAWS = of_one_law(_law)
+
 ACCOUNTANT = Accountant(
     name="row_filter",
     summary="a sum over rows, judged by a summary of those before, for Poisson or b-min-sep",
     sides=(Side.LOWER,),
     errs="downward: a function of the output is a post-processing, and its laws are contractions",
     reference="post-processing; proof in docs/theory/poisson-windows.md and docs/theory/separated-windows.md",
-    analyses={SubsetMixture: _analyse, RenewalMixture: _analyse_renewal, WaitingCopies: _analyse_renewal},
-    laws={SubsetMixture: _laws},
+    analyses={SubsetMixture: _ANALYSE, RenewalMixture: _analyse_renewal, WaitingCopies: _analyse_renewal},
+    laws={SubsetMixture: _LAWS},
     refusal=_refusal,
     cost=_cost,
     example=examples.poisson,
