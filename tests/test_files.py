@@ -135,3 +135,9 @@ def test_what_is_nested_deeply_is_one_sentence(depth: int) -> None:
     for text in ("x = " + "[" * depth + "]" * depth, "x = " + "{a = " * depth + "1" + "}" * depth):
         with pytest.raises(InvalidInputError, match=r"at most 40 deep\.$|nested too deeply\.$"):
             parse_toml(text.encode(), "plan")
+
+
+@pytest.mark.parametrize("document", [b"a = 1\na = 2\n", b"[a]\nx = 1\n[a]\n", b"[a]\nx = 1\nx = 2\n"])
+def test_a_name_in_toml_that_is_given_twice(document: bytes) -> None:
+    with pytest.raises(InvalidInputError, match=r"^The plan is not valid TOML: a name is given twice \(at line \d, "):
+        parse_toml(document, "plan")

@@ -18,6 +18,8 @@ MAX_CLAIM_BYTES = 1 << 26
 MOST_PARTS = 16
 """The most parts of a dotted key; no field of ours has half as many."""
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_TWICE = re.compile(r"^Cannot (?:overwrite a value|declare \(.*\) twice)")
+"""What Python's parser says of a name that has a value, or is a table, already."""
 _LONG_KEY = re.compile(
     rf"(?:^|[\[{{,])[ \t]*{_PART}(?:[ \t]*\.[ \t]*{_PART}){{{MOST_PARTS},}}[ \t]*[\]=]", re.MULTILINE
 )
@@ -106,7 +108,8 @@ def parse_toml(content: bytes, name: str) -> dict[str, Any]:
     except RecursionError:
         raise InvalidInputError(f"The {name} is not valid TOML: it is nested too deeply.") from None
     except ValueError as error:  # a TOMLDecodeError, or a number that Python refuses to read
-        raise InvalidInputError(f"The {name} is not valid TOML: {str(error).split(';')[0]}.") from None
+        said = _TWICE.sub("a name is given twice", str(error).split(";")[0])
+        raise InvalidInputError(f"The {name} is not valid TOML: {said}.") from None
 
 
 def _check_ordinary(status: os.stat_result, name: str) -> None:
