@@ -84,7 +84,7 @@ def test_reading_stops_at_the_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", [None, 0, 5, b"plan.toml", 1.5])
 def test_what_is_no_path_is_refused_and_no_open_file_is_read(path: object) -> None:
     with pytest.raises(
-        InvalidInputError, match=r"^The plan must be named by text or a path\. Got an object of type '\w+'\.$"
+        InvalidInputError, match=r"^The plan must be named by text or a path\. Got an object of type '\w+' instead\.$"
     ):
         read_small_file(path, "plan", 10)  # type: ignore[arg-type]
 
