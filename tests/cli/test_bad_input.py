@@ -194,7 +194,7 @@ def test_missing_tables(cli: Any, table: str) -> None:
         (b"#" * (2 << 20), "at most 1048576 bytes"),
         (b"this is no plan", "TOML"),
         (b"[data]\n[data]\n", "twice"),
-        (b"a = 1\na = 2\n", "overwrite"),
+        (b"a = 1\na = 2\n", "a name is given twice"),
         (b"a = " + b"[" * 5000 + b"]" * 5000, "nested too deeply"),
         (b"a = 1" + b"0" * 5000, "digits"),
         (b"a = [1, 2", "Unclosed"),
