@@ -8,6 +8,8 @@ import pytest
 
 import hockeystick as hs
 from hockeystick.errors import InvalidInputError
+from hockeystick.laws.law import Law
+from hockeystick.laws.randomisers import allocated, laplace_law, pure_law
 
 PLAN = {
     "data": {"num_examples": np.int64(100), "batch_size": np.int32(10), "epochs": np.uint8(2)},
@@ -108,6 +110,11 @@ SINGLE, WIDE = np.float32(0.1), np.int32(60_000)
             SINGLE,
         ),
         (lambda norm: group_of(4, displaced_norm=norm), SINGLE),
+        (lambda noise: numbers_of(laplace_law(noise, hs.Side.UPPER, hs.Resolution(8))), SINGLE),
+        (
+            lambda count: numbers_of(allocated(pure_law(1.0, hs.Side.LOWER), 2, hs.Resolution(8), epochs=count)),
+            np.int32(3),
+        ),
         (lambda count: group_of(count, batch_size=count), WIDE),  # their product is not an int32
         (lambda count: hs.MixtureStep((1.0,), (1.0,), count).count ** 2, WIDE),
     ],
@@ -117,6 +124,10 @@ def test_numbers_of_numpy_are_computed_with_as_those_of_python(use: Callable[[An
     answer = use(number)
     assert answer == use(number.item())
     assert not isinstance(answer, np.float32)
+
+
+def numbers_of(law: Law) -> tuple[Any, ...]:
+    return law.support.tolist(), law.mass.tolist(), law.p_inf, law.mass_error, law.place_error
 
 
 def group_of(size: int, batch_size: int = 10, displaced_norm: float = 1.0) -> hs.MixtureSteps:

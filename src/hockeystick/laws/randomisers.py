@@ -22,7 +22,7 @@ from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import MAX_RATIO, UNIT_ROUNDOFF, Law, lower_law
 from hockeystick.laws.operations import average, power, project, visits
 from hockeystick.laws.scores import scored, two_valued
-from hockeystick.spec import real_number
+from hockeystick.spec import checked_count, real_number
 from hockeystick.types import Side, as_side
 
 LARGEST_EPSILON = 250.0
@@ -97,7 +97,7 @@ def pure_law(epsilon: float, side: Side) -> Law:
 
     Raises: InvalidInputError for an epsilon out of range.
     """
-    _expect("epsilon", epsilon, 0.0)
+    epsilon = _expected("epsilon", epsilon, 0.0)
     law = finite_law([exp(epsilon), 1.0], [1.0, exp(epsilon)], side)
     return replace(law, mass_error=law.mass_error + ROUNDING, place_error=law.place_error + ROUNDING)
 
@@ -114,7 +114,7 @@ def laplace_law(noise_multiplier: float, side: Side, resolution: Resolution) -> 
     Raises: InvalidInputError for a scale out of range.
     """
     side = as_side(side)
-    _expect("noise_multiplier", noise_multiplier, 1.0 / LARGEST_EPSILON, float("inf"))
+    noise_multiplier = _expected("noise_multiplier", noise_multiplier, 1.0 / LARGEST_EPSILON, float("inf"))
     epsilon = 1.0 / noise_multiplier
     cells = max(ceil(resolution.for_side(side) * max(epsilon, 1.0)), 2)
     if side is Side.UPPER:
@@ -139,7 +139,7 @@ def discrete_gaussian_law(noise_multiplier: float, side: Side) -> Law:
     Raises: InvalidInputError for a sigma out of range.
     """
     side = as_side(side)
-    _expect("noise_multiplier", noise_multiplier, 0.25, 1000.0)
+    noise_multiplier = _expected("noise_multiplier", noise_multiplier, 0.25, 1000.0)
     end = ceil(VISIBLE * noise_multiplier) + 2
     k = np.arange(-end, end + 1.0)
     q, p = (np.exp(-0.5 * ((k - moved) / noise_multiplier) ** 2) for moved in (0.0, 1.0))
@@ -182,11 +182,8 @@ def allocated(
     Cost: O(log(steps)) projections of O(nodes^2) each, and convolutions of as many places as :func:`scored` says.
     Source: feldman-shenfeld-2025, Lemmas 3.11 and 4.2.
     """
-    for name, value in (("steps", steps), ("participations", participations), ("epochs", epochs)):
-        if real_number(name, value) % 1.0 or value < 1:
-            raise InvalidInputError(
-                f"The {name!r} argument must be a whole number of at least 1. Got {shortened(value)} instead."
-            )
+    steps, epochs = checked_count("steps", steps), checked_count("epochs", epochs)
+    participations = checked_count("participations", participations)
     if participations > steps:
         raise InvalidInputError(
             f"The 'participations' argument must be at most 'steps', {steps}. Got {participations} instead."
@@ -201,8 +198,11 @@ def allocated(
     return visits(partial(average, step, resolution=resolution), steps, participations, epochs, resolution)
 
 
-def _expect(name: str, value: float, least: float, most: float = LARGEST_EPSILON) -> None:
-    if not least <= real_number(name, value) <= most:
+def _expected(name: str, value: float, least: float, most: float = LARGEST_EPSILON) -> float:
+    """The value as a float of Python's; a float32 would round all that is computed with it."""
+    number = real_number(name, value)
+    if not least <= number <= most:
         raise InvalidInputError(
             f"The {name!r} argument must be from {least:g} to {most:g}. Got {shortened(value)} instead."
         )
+    return number
