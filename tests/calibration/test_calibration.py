@@ -385,6 +385,14 @@ def test_where_one_look_is_enough_the_gaussian_says_how_epsilon_falls(monkeypatc
     assert search.slope == pytest.approx(2.8)
 
 
+def test_a_look_at_moment_majorants_is_as_close_as_a_run() -> None:
+    """For the example of banded matrix factorisation: with a quarter of the effort it was .2 percent above."""
+    run = Mechanism(strategy=ColumnNormalizedBanded(bands=64), sampler=BallsInBins(bins=100, epochs=10))
+    search = noise_search.NoiseSearch(run, Question(delta=1e-5), 2.0, None, Deadline(), SearchPolicy())
+    look, fine = (search.upper(4.3, ["moment_majorant"], how) for how in (search.coarse, search.full))
+    assert look == pytest.approx(fine, rel=1e-4)
+
+
 def test_heavy_methods_are_looked_at_near_the_target_and_light_ones_lead_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """From where public batches meet the target, at more than twice the noise."""
     search, ran = _told(monkeypatch, below=2.8)

@@ -19,7 +19,6 @@ from hockeystick.calibration.outcomes import Answer, middle, settled, uppers
 from hockeystick.certificate import Certificate
 from hockeystick.certification.issue import PORTABLE, certificate_of
 from hockeystick.certification.schedule import (
-    COARSE_EFFORT,
     COARSE_NODES,
     CUT_OFF,
     Outcome,
@@ -50,6 +49,9 @@ EVALUATIONS = 20.0
 """About how many times a quick calibration runs the chosen method."""
 LOOKS = 7.0
 """A method is looked at where the planned work allows so many runs of it."""
+LOOK_EFFORT = 0.4
+"""Share of the effort of a run for a look. With a tenth, moment majorants lack the orders that settle them, and coarser
+relaxations take as long without being as close."""
 QUICK = 0.6
 """Standard seconds; where others take longer, the methods below give a first answer before the search for the best."""
 HEAVY = 3.0
@@ -103,7 +105,7 @@ class NoiseSearch:
             chosen_accountants(self.methods, dominating_pair(mechanism.with_noise(LARGEST_NOISE)), self.full)
         self.fine = replace(self.full, effort=policy.effort(EVALUATIONS))
         coarse = Resolution(COARSE_NODES, question.delta)
-        self.coarse = Settings(coarse, deadline, question, effort=COARSE_EFFORT * self.fine.effort)
+        self.coarse = Settings(coarse, deadline, question, effort=LOOK_EFFORT * self.fine.effort)
         self.best: Answer | None = None
         self.certified: Answer | None = None
         """What the last certificate is of."""
