@@ -1,8 +1,9 @@
 """How ``direct`` bounds Poisson batches that are cut to a largest size (docs/theory/truncated-steps.md).
 
-From above, two laws: it is released which steps are crowded, or, for one example, which are tight. The second is far
-closer near the cut; where batches are hardly ever cut both are alike, to a millionth. From below, the others have no
-gradients; or all of them one, where it can matter that the example pushes others out.
+From above, up to three laws: it is released which steps are crowded, or, for one example, which are tight and who is in
+their batches, or only which set of others is. The last is the closest near the cut of large batches; where batches are
+hardly ever cut all are alike, to a millionth. From below, the others have no gradients; or all of them one, where it
+can matter that the example pushes others out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 
 from hockeystick.accountants.step_laws import step_law
 from hockeystick.bounds import Profile
+from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import Law
 from hockeystick.laws.operations import mix, power
 from hockeystick.laws.profile import law_profiles, smallest_epsilon
@@ -21,7 +23,7 @@ from hockeystick.pairs.truncated_steps import TruncatedSteps
 from hockeystick.settings import Settings
 from hockeystick.types import Direction, Side
 
-ANGLES = (0.0, 0.25 * pi, 0.4 * pi, 0.45 * pi)
+ANGLES = (0.0, 0.25 * pi, 0.4 * pi, 0.43 * pi, 0.45 * pi)
 """Of the example's gradient to what the others' is not, in datasets whose batches are cut."""
 NOISE_OF_RAYS = 50.0
 """Under more noise nobody sees by how much a batch is cut."""
@@ -48,8 +50,9 @@ def laws(pair: TruncatedSteps, side: Side, settings: Settings) -> Sequence[Law]:
 
 
 def _from_above(pair: TruncatedSteps, settings: Settings) -> list[Law]:
-    """Which steps are crowded is released; for one example, or which are tight."""
+    """Which steps are crowded is released; for one example, or which are tight, or the set of others alone."""
     from hockeystick.laws.displacement import tight_step
+    from hockeystick.laws.hidden_cuts import FEWEST
     from hockeystick.laws.opposed import opposed_law
 
     resolution, tick, crowding, noise = (
@@ -66,8 +69,29 @@ def _from_above(pair: TruncatedSteps, settings: Settings) -> list[Law]:
         last = pair.displacement
         chances = [last.loose, last.empty + last.taken + last.placed]
         steps.append(mix([roomy, tight_step(last, noise, resolution)], chances, resolution))
+        if pair.truncated_batch_size >= FEWEST and last.counts.size > 1 and _matters(pair, resolution):
+            steps.append(_hidden(pair, roomy, settings))
     charged = [replace(step, mass_error=step.mass_error + 4.0 * crowding.error) for step in steps]
     return [power(step, pair.steps, resolution, tick=tick) for step in charged]
+
+
+def _hidden(pair: TruncatedSteps, roomy: Law, settings: Settings) -> Law:
+    """One step; it stays hidden how many places are empty where there are few."""
+    from hockeystick.laws.hidden_cuts import NEGLIGIBLE, end_step, hiding
+
+    last, noise, resolution = pair.displacement, pair.noise_multiplier, settings.resolution
+    labels = hiding(last, noise)
+    others = (pair.truncated_batch_size - 1, pair.num_examples - 1)
+    least = NEGLIGIBLE * resolution.smallest_delta / pair.steps
+    end = end_step(last, labels.places, others, noise, least, resolution, settings.deadline.tick)
+    near = step_law(binomial_step(1, labels.near_rate, 1.0, 1), noise, Side.UPPER, resolution)
+    return mix([roomy, near, end], [labels.loose, labels.near, labels.end], resolution)
+
+
+def _matters(pair: TruncatedSteps, resolution: Resolution) -> bool:
+    """Whether an example is likely enough to push another out of a batch."""
+    crowding = pair.crowding
+    return pair.steps * crowding.crowded * crowding.survivors[1] > resolution.smallest_delta
 
 
 def _from_below(pair: TruncatedSteps, settings: Settings) -> list[Law]:
@@ -76,7 +100,6 @@ def _from_below(pair: TruncatedSteps, settings: Settings) -> list[Law]:
 
     crowding, resolution = pair.crowding, settings.resolution
     steps = [step_law(crowding.attained, pair.noise_multiplier, Side.LOWER, resolution)]
-    pushed = pair.steps * crowding.crowded * crowding.survivors[1]
-    if pair.examples == 1 and pushed > resolution.smallest_delta and pair.noise_multiplier <= NOISE_OF_RAYS:
+    if pair.examples == 1 and _matters(pair, resolution) and pair.noise_multiplier <= NOISE_OF_RAYS:
         steps += [ray_step(pair.displacement, pair.noise_multiplier, angle, resolution) for angle in ANGLES]
     return [power(step, pair.steps, resolution, tick=settings.deadline.tick) for step in steps]

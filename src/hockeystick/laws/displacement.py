@@ -16,6 +16,7 @@ Proofs: docs/theory/truncated-steps.md.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import ceil, cos, exp, sin
 
 import numpy as np
@@ -80,44 +81,58 @@ def tight_step(step: Displacement, noise_multiplier: float, resolution: Resoluti
     Cost: O(nodes) profiles of mixtures, by bisection, and a convex hull in rational arithmetic.
     """
     shift = 1.0 / noise_multiplier
-    rest = step.empty + step.taken
-    tight = rest + step.placed
-    placed, idle, empty, taken = step.placed / tight, rest / tight, step.empty / rest, step.taken / rest
+    tight = step.empty + step.taken + step.placed
+    placed, empty, taken = step.placed / tight, step.empty / tight, step.taken / tight
     slack = SAFE + 8.0 * step.error + 16.0 * UNIT_ROUNDOFF * (2.0 * END * shift + 4.0 * shift**2)
 
-    def shares(above: Array) -> tuple[Array, Array]:
-        """``1 - b`` and b at the ratios ``a = 1 + above``; sums of positive terms."""
-        return idle * above / (1.0 + above), (1.0 + placed * above) / (1.0 + above)
-
-    def deltas(above: Array, *weights: Array) -> Array:
-        raised: Array = placed * (1.0 + slack) * _from_mixture(above, weights, shift, slack)
-        return np.minimum(raised, 1.0)
-
     def removed(excess: Array) -> Array:
-        others, own = shares(excess / placed)
-        return deltas(excess / placed, 0.0 * own, others * empty + own, others * taken)
-
-    def added(excess: Array) -> Array:
-        others, own = shares(excess / placed)
-        return deltas(excess / placed, others * empty, others * taken + own)
+        raised: Array = placed * (1.0 + slack) * revealed_removal(excess / placed, placed, empty, taken, shift, slack)
+        return np.minimum(raised, 1.0)
 
     reach, unit = -float(ndtri(resolution.tail)), resolution.for_side(Side.UPPER)
     distance = 2.0 * shift
     scores = distance * np.linspace(shift, reach + distance, ceil((reach + shift) * unit) + 2) - 0.5 * distance**2
     far = np.expm1(np.clip(scores, 0.0, LARGEST_SCORE))
-    # To add, the end of the half-line solves a linear equation in a, and beyond the last ratio nothing is left.
-    z = np.linspace(-reach, 0.5 * shift, ceil((reach + 0.5 * shift) * unit) + 2)
-    density = np.append(0.0, np.exp(shift * z - 0.5 * shift**2))
-    bounded = (1.0 - density) / np.maximum(idle * empty + (idle * taken + placed) * density, exp(-LARGEST_SCORE))
-    bounded[0] *= 1.0 + ROOM
     return law_from_dots(
         {
-            **dots_of(np.unique(1.0 + placed * np.maximum(bounded, 0.0)), added, Direction.ADD),
+            **added_dots(placed, empty, taken, shift, slack, resolution),
             **dots_of(np.unique(1.0 + placed * far), removed, Direction.REMOVE),
         },
         # The part of N(0) that both runs have is at most all that is in the first.
-        floor=idle * empty / (idle * empty + placed) * (1.0 - slack),
+        floor=empty / (empty + placed) * (1.0 - slack),
     )
+
+
+def revealed_removal(above: Array, placed: float, empty: float, taken: float, shift: float, slack: float) -> Array:
+    """At least the profile to remove over ``placed``, at ratios ``1 + placed * above``; others are revealed.
+
+    ``N(0)`` against ``b N(1) + (1 - b) (empty N(1) + taken N(2)) / (1 - placed)``, b as in :func:`tight_step`; chances
+    that are missing from a sum of 1 hide nothing.
+    """
+    others, own = above / (1.0 + above), (1.0 + placed * above) / (1.0 + above)
+    return _from_mixture(above, (0.0 * own, others * empty + own, others * taken), shift, slack)
+
+
+def added_dots(
+    placed: float, empty: float, taken: float, shift: float, slack: float, resolution: Resolution
+) -> dict[float, Fraction]:
+    """Dots of the profile to add: N(0) against ``b N(1) + (1 - b) (empty N(0) + taken N(1)) / (1 - placed)``."""
+
+    def added(excess: Array) -> Array:
+        above = excess / placed
+        others, own = above / (1.0 + above), (1.0 + placed * above) / (1.0 + above)
+        raised: Array = (
+            placed * (1.0 + slack) * _from_mixture(above, (others * empty, others * taken + own), shift, slack)
+        )
+        return np.minimum(raised, 1.0)
+
+    # The end of the half-line solves a linear equation in a, and beyond the last ratio nothing is left.
+    reach, unit = -float(ndtri(resolution.tail)), resolution.for_side(Side.UPPER)
+    z = np.linspace(-reach, 0.5 * shift, ceil((reach + 0.5 * shift) * unit) + 2)
+    density = np.append(0.0, np.exp(shift * z - 0.5 * shift**2))
+    bounded = (1.0 - density) / np.maximum(empty + (taken + placed) * density, exp(-LARGEST_SCORE))
+    bounded[0] *= 1.0 + ROOM
+    return dots_of(np.unique(1.0 + placed * np.maximum(bounded, 0.0)), added, Direction.ADD)
 
 
 def _from_mixture(above: Array, weights: Sequence[Array], shift: float, slack: float) -> Array:
@@ -167,13 +182,13 @@ def ray_step(step: Displacement, noise_multiplier: float, angle: float, resoluti
         """Of batches with room; those of ``rest`` are END standard deviations beyond the end of the first cell."""
         masses = np.zeros(along.size - 1)
         for place, chance in zip(places, step.counts, strict=False):
-            masses += chance * _cells(along, place + moved)
+            masses += chance * normal_masses(along, place + moved)
         masses[0] += rest
         return masses
 
     at_rest, moved = roomy(0.0), roomy(back)
-    full, ahead, behind = (_cells(along, place) for place in (0.0, back - shift, -shift))
-    still, beside = _cells(across, 0.0), _cells(across, aside)
+    full, ahead, behind = (normal_masses(along, place) for place in (0.0, back - shift, -shift))
+    still, beside = normal_masses(across, 0.0), normal_masses(across, aside)
     unmoved = np.outer((1.0 - step.rate) * at_rest + step.taken * full, still)
     of_p = unmoved + np.outer(step.rate * moved + step.pushed * ahead, beside)
     of_q = unmoved + np.outer(step.rate * at_rest + step.pushed * behind, still)
@@ -185,8 +200,8 @@ def _ends(low: float, high: float) -> Array:
     return np.concatenate([[-np.inf], inner, [np.inf]])
 
 
-def _cells(ends: Array, centre: float) -> Array:
-    """Normal probabilities of the cells, from the tail on their own side."""
+def normal_masses(ends: Array, centre: float) -> Array:
+    """Normal probabilities between ends, from the tail on their own side; shape (ends - 1,)."""
     masses: Array = np.where(ends[1:] <= centre, np.diff(ndtr(ends - centre)), -np.diff(ndtr(centre - ends)))
     return masses
 

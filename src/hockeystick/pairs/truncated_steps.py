@@ -47,7 +47,8 @@ class TruncatedSteps(DominatingPair):
     """Independent steps of Poisson sampling whose batches are cut to ``truncated_batch_size`` examples.
 
     One example: a step is *tight* when the others that are drawn leave one place or none. Whether it is tight is
-    revealed, and which others have the first places; who has the last one is not (:attr:`displacement`).
+    revealed, and which others have the first places; who has the last one is not (:attr:`displacement`). Or less is:
+    nobody's place, only a set of others (:mod:`hockeystick.laws.hidden_cuts`).
 
     Several: a step is *crowded* when the others that are drawn could be too many together with the k at stake. Whether
     it is crowded is revealed. If not, it is ``N(J, sigma^2)`` against ``N(0, sigma^2)`` with J of law Binomial(k, q);
