@@ -46,6 +46,17 @@ def test_what_is_no_whole_number_is_refused(wrong: object) -> None:
         hs.BallsInBins(bins=wrong)
 
 
+@pytest.mark.parametrize("wrong", [np.True_, np.False_, True, np.array([0.5]), np.str_("0.5"), 1j, [0.5]])
+def test_what_is_no_number_is_refused(wrong: object) -> None:
+    for made in (
+        lambda: hs.Poisson(sampling_prob=wrong, steps=10),
+        lambda: RUN.with_noise(wrong),
+        lambda: hs.Mechanism(sampler=hs.Deterministic(bins=10), noise_multiplier=wrong),
+    ):
+        with pytest.raises(InvalidInputError, match=r" must be a number\. Got [^\n]* instead\.$"):
+            made()
+
+
 def test_questions_take_numpy_numbers() -> None:
     assert hs.Question(delta=np.float64(1e-5)) == hs.Question(delta=1e-5)
     assert type(hs.Question(epsilon=np.int64(1)).epsilon) is float

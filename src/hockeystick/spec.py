@@ -174,9 +174,9 @@ def parsed_object(document: str | bytes, name: str) -> dict[str, Any]:
 
 
 def plain(value: Any, name: str = "input", room: int = DEEPEST) -> Any:
-    """The value with numpy's integers and floats, also inside of tables and lists, as Python's.
+    """The value with numpy's integers, floats and booleans, also inside of tables and lists, as Python's.
 
-    Everything else stays as it is: numpy's booleans and arrays are not numbers here.
+    Everything else stays as it is: arrays are not numbers here, and neither are booleans.
 
     Args:
         name: what errors call the whole.
@@ -194,6 +194,8 @@ def plain(value: Any, name: str = "input", room: int = DEEPEST) -> Any:
         return type(value)(plain(inner, name, room - 1) for inner in value)
     if type(value).__module__ != "numpy":
         return value
+    if type(value).__name__ in ("bool", "bool_"):  # which pydantic takes for the number 1 or 0
+        return bool(value)
     return int(value) if isinstance(value, Integral) else float(value) if isinstance(value, Real) else value
 
 

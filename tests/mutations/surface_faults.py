@@ -330,6 +330,13 @@ FAULTS = [
         "tests/cli/test_output.py",
     ),
     (
+        S + "spec.py",
+        "        return bool(value)\n",
+        "        return value\n",
+        "numpy's True is a noise multiplier of 1",
+        "tests/test_numpy_numbers.py",
+    ),
+    (
         S + "interop/dp_events.py",
         "{leaf: count * times for",
         "{leaf: count for",
