@@ -102,6 +102,10 @@ def test_intervals_are_ordered() -> None:
     assert Interval(lower=1.0, upper=1.5).gap == pytest.approx(0.5)
     assert Interval(lower=None, upper=1.5).gap is None
     assert Interval(lower=0.0, upper=1.5).gap is None
+    assert f"{Interval(lower=1.0, upper=1.5)}" == "lower=1.0 upper=1.5"
+    for one_number in (float, "{:.2f}".format):
+        with pytest.raises(InvalidInputError, match=r"take its \.upper, which is the guarantee, or its \.lower\.$"):
+            one_number(Interval(lower=1.0, upper=1.5))
     with pytest.raises(InvalidInputError, match="'lower' field must be at most upper"):
         Interval(lower=2.0, upper=1.0)
 

@@ -46,6 +46,14 @@ class Interval(Spec):
         """``upper / lower - 1``; None where there is no positive lower bound."""
         return self.upper / self.lower - 1.0 if self.lower else None
 
+    def __format__(self, how: str) -> str:
+        """As text; raises InvalidInputError for the format of one number."""
+        return str(self) if not how else f"{float(self):{how}}"
+
+    def __float__(self) -> float:
+        """Never: raises InvalidInputError, which names the two numbers."""
+        raise InvalidInputError("An interval is two numbers: take its .upper, which is the guarantee, or its .lower.")
+
 
 class Methods(Spec):
     """Which accountant gave each side."""
