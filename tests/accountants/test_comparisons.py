@@ -5,7 +5,7 @@ import pytest
 
 import hockeystick as hs
 from hockeystick.accountants import direct
-from hockeystick.laws.contours import Sides
+from hockeystick.laws.answers import Sides
 from hockeystick.laws.rare_steps import RareSteps
 from hockeystick.samplers import Sampler
 from hockeystick.types import Direction, Side

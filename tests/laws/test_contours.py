@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_oracles import contour_delta, exact_moment
 
-from hockeystick.laws import contours, poisson_moments
+from hockeystick.laws import answers, contours, poisson_moments
 from hockeystick.laws.contours import Distant, Profiles
 from hockeystick.laws.discretise import gaussian_law
 from hockeystick.laws.grid import Resolution
@@ -434,7 +434,7 @@ def test_epsilons_together_have_the_answers_that_they_have_alone(
 
 
 def test_answers_are_forgotten_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contours, "REMEMBERED", 10)
+    monkeypatch.setattr(answers, "REMEMBERED", 10)
     profiles = Profiles(PoissonMoments(0.01, 1.0), 2000)
     epsilons = np.linspace(0.5, 3.0, 50).tolist()
     sides = [profiles.sides(epsilon, Direction.ADD) for epsilon in epsilons]

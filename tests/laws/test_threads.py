@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from hockeystick.laws import contours, mean_of_ratios
+from hockeystick.laws import answers, contours
 from hockeystick.laws.contours import Profiles
 from hockeystick.laws.mean_of_ratios import MeanOfRatios
 from hockeystick.laws.poisson_moments import PoissonMoments
@@ -17,8 +17,7 @@ def test_answers_are_not_forgotten_before_they_are_read(
     asked: Profiles | MeanOfRatios, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When one is found, another thread asks for so many that it is forgotten."""
-    for module in (contours, mean_of_ratios):
-        monkeypatch.setattr(module, "REMEMBERED", 2)
+    monkeypatch.setattr(answers, "REMEMBERED", 2)
     alone = [asked.sides(epsilon, Direction.ADD) for epsilon in (0.1, 0.2)]
     real, forgotten = asked.foresee, 0
 

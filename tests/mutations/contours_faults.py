@@ -80,9 +80,9 @@ FAULTS = [
         "tests/laws/test_threads.py",
     ),
     (
-        _CONTOURS,
-        "            self._answers = {}\n        known",
-        "            self._answers.clear()\n        known",
+        "laws/answers.py",
+        "            self._answers = {}\n        return",
+        "            self._answers.clear()\n        return",
         "a thread forgets what another one is about to read",
         "tests/laws/test_threads.py",
     ),
@@ -150,7 +150,7 @@ FAULTS = [
         "tests/laws/test_contours.py",
     ),
     (
-        "laws/contours.py",
+        "laws/answers.py",
         "return self.lower > APART * delta or APART * self.upper < delta",
         "return self.upper > APART * delta or APART * self.lower < delta",
         "vague sides are taken where they decide, and epsilon is loose",

@@ -24,8 +24,9 @@ from hockeystick.accountants.step_laws import step_law
 from hockeystick.bounds import Profile
 from hockeystick.laws.allocated_epochs import allocated_epochs
 from hockeystick.laws.allocated_phases import AllocatedPhases
+from hockeystick.laws.answers import Sides
 from hockeystick.laws.comonotone import comonotone
-from hockeystick.laws.contours import Profiles, Sides, profiles_of_steps
+from hockeystick.laws.contours import Profiles, profiles_of_steps
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.hidden_visits import HiddenVisits
 from hockeystick.laws.law import FAR, MAX_RATIO, ORDINARY, Law, Units, point_mass_at_one

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hockeystick.laws.contours import Sides
+from hockeystick.laws.answers import Sides
 from hockeystick.laws.lattice_laws import Indices, LatticeLaw, lattice_laws
 from hockeystick.laws.law import Array
 from hockeystick.laws.mean_moments import MeanMoments

@@ -11,7 +11,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from hockeystick.laws.allocated_epochs import CELLS, NEGLIGIBLE, TAIL, USEFUL, law_spread, laws_of_one_epoch
-from hockeystick.laws.contours import Sides
+from hockeystick.laws.answers import Sides
 from hockeystick.laws.mean_of_ratios import MeanOfRatios
 from hockeystick.laws.tilted_powers import Copies, Powers, useful_share
 from hockeystick.types import Direction

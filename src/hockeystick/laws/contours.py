@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hockeystick.laws.answers import Answers, Foreseen, Sides
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.poisson_moments import (
     ERROR_OF_LOGS,
@@ -59,29 +60,8 @@ NEGLIGIBLE = 1e-6
 """A direction whose delta is below this share of the other direction's is bounded by its moments alone."""
 
 
-REMEMBERED = 2048
-"""About how many answers are kept: both sides ask for the same epsilons, and add asks for remove each time."""
 MOST_TOGETHER = 1 << 17
 """Frequencies times epsilons whose angles are in memory at a time."""
-
-
-APART = 1.1
-"""A factor between a delta and bounds that tell what is compared with it without being close."""
-
-
-class Sides(NamedTuple):
-    """A lower and an upper bound on delta."""
-
-    lower: float
-    upper: float
-
-    def miss(self, delta: float) -> bool:
-        """Whether both are well above this delta, or well below it."""
-        return self.lower > APART * delta or APART * self.upper < delta
-
-
-Answers = dict[tuple[float, Direction], Sides | None]
-"""Both bounds on delta at epsilons that were asked for, in either direction; None where there are none."""
 
 
 class Orders(NamedTuple):
@@ -210,7 +190,7 @@ class Contour:
         return Sides(min(max(lower, 0.0), 1.0), min(max(upper, 0.0), 1.0))
 
 
-class Profiles:
+class Profiles(Foreseen):
     """The profile of ``steps`` steps from both sides, by lines that are made when they are needed.
 
     >>> profiles = Profiles(PoissonMoments(0.01, 1.0), 2000)
@@ -220,11 +200,11 @@ class Profiles:
     """
 
     def __init__(self, moments: Moments, steps: int, orders: int = ORDERS) -> None:
+        super().__init__()
         self.moments, self.steps, self.count = moments, float(steps), orders
         self._orders: dict[tuple[Direction, float], Orders] = {}
         self._plans: dict[tuple[Direction, float], Plan | None] = {}
         self._contours: dict[tuple[Direction, float], Contour] = {}
-        self._answers: Answers = {}
 
     @property
     def in_reach(self) -> bool:
@@ -235,21 +215,9 @@ class Profiles:
     def _has_lines(self) -> bool:
         return self.in_reach and LEAST_RATE <= self.moments.sampling_prob <= MOST_RATE
 
-    def sides(self, epsilon: float, direction: Direction) -> Sides | None:
-        """Both bounds on delta, or None where no line is good enough there."""
-        known = self._answers
-        if (epsilon, direction) not in known:
-            known = self.foresee([epsilon], direction)
-        return known[epsilon, direction]
-
     def foresee(self, epsilons: Sequence[float], direction: Direction) -> Answers:
-        """Find what :meth:`sides` will say of these epsilons, of all that share a line at once, and return all answers.
-
-        Where they become too many they are forgotten, but not by other threads that are about to read them.
-        """
-        if len(self._answers) > REMEMBERED:
-            self._answers = {}
-        known = self._answers
+        """As :meth:`Foreseen.foresee`; None where no line is good enough."""
+        known = self._kept()
         impossible = [epsilon for epsilon in epsilons if self._is_impossible(epsilon, direction)]
         if impossible:
             known |= {(epsilon, direction): Sides(0.0, 0.0) for epsilon in impossible}

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hockeystick.laws.contours import REMEMBERED, Answers, Sides
+from hockeystick.laws.answers import Answers, Foreseen, Sides
 from hockeystick.laws.inner_products import inner_products
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.one_large_ratio import MOST_PLACE, OneLargeRatio
@@ -128,7 +128,7 @@ Lines = dict[int, OutOfTheMoney | None]
 """What knows o in each octave of places that has been asked for; None where nothing is good."""
 
 
-class MeanOfRatios:
+class MeanOfRatios(Foreseen):
     """The mean of the ratios of ``bins`` steps, of which one has the example.
 
     Args:
@@ -144,28 +144,16 @@ class MeanOfRatios:
     def __init__(
         self, noise_multiplier: float, bins: int, *, several: bool = False, lines: Lines | None = None
     ) -> None:
+        super().__init__()
         self.mu, self.bins, self.several = 1.0 / noise_multiplier, bins, several
         self.in_reach = LEAST_NOISE <= noise_multiplier <= MOST_NOISE and 2 <= bins <= MOST_BINS
         self.far = OneLargeRatio(self.mu, bins)
         self._lines: Lines = {} if lines is None else lines
         self._ends: dict[tuple[float, float, float], float] = {}
-        self._answers: Answers = {}
-
-    def sides(self, epsilon: float, direction: Direction) -> Sides | None:
-        """Both bounds on delta, or None where no line takes little enough work."""
-        known = self._answers
-        if (epsilon, direction) not in known:
-            known = self.foresee([epsilon], direction)
-        return known[epsilon, direction]
 
     def foresee(self, epsilons: Sequence[float], direction: Direction) -> Answers:
-        """Find what :meth:`sides` will say of these epsilons, of all that share a line at once, and return all answers.
-
-        Where they become too many they are forgotten, but not by other threads that are about to read them.
-        """
-        if len(self._answers) > REMEMBERED:
-            self._answers = {}
-        known = self._answers
+        """As :meth:`Foreseen.foresee`; None where no line takes little enough work."""
+        known = self._kept()
         fresh = [epsilon for epsilon in dict.fromkeys(epsilons) if (epsilon, direction) not in known]
         answers: dict[float, Sides | None] = dict.fromkeys(fresh)
         lines: dict[int, list[float]] = {}

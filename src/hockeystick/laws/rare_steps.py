@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hockeystick.laws.allocated_epochs import FEWEST
-from hockeystick.laws.contours import LEAST_NOISE, LEAST_RATE, MOST_RATE, Sides
+from hockeystick.laws.answers import Sides
+from hockeystick.laws.contours import LEAST_NOISE, LEAST_RATE, MOST_RATE
 from hockeystick.laws.gaussian import gaussian_deltas
 from hockeystick.laws.lattice_laws import contraction, spread
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array

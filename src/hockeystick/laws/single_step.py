@@ -13,7 +13,7 @@ from math import exp, expm1, inf, log, log1p
 
 import numpy as np
 
-from hockeystick.laws.contours import Sides
+from hockeystick.laws.answers import Sides
 from hockeystick.laws.gaussian import SMALLEST, gaussian_deltas
 from hockeystick.laws.law import UNIT_ROUNDOFF
 from hockeystick.types import Direction, Side
