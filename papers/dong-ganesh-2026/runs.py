@@ -74,6 +74,10 @@ def cyclic_poisson(bands: int, length: int, steps: int = STEPS) -> Run:
 # --- noise ------------------------------------------------------------------------------------------------------------
 
 
+ISSUED = 1e-6
+"""Far above the share of delta by which the same bound in a certificate may be larger: other lines, and its rounding."""
+
+
 @dataclass(frozen=True)
 class Bracket:
     """``lower`` is shown not to be enough noise, ``upper`` to be enough; each fails with probability FAILURE."""
@@ -93,7 +97,7 @@ def cyclic_noise(bands: int, length: int, epsilon: float, steps: int = STEPS) ->
 
     middle = brentq(lambda at: excess(at, hs.Side.UPPER), log(0.02), log(100.0), xtol=1e-4)
     low, high = middle, middle
-    while excess(high, hs.Side.UPPER) > 0.0:
+    while excess(high, hs.Side.UPPER) > -ISSUED:
         high += 1e-4
     while excess(low, hs.Side.LOWER) <= 0.0:
         low -= 5e-4

@@ -281,16 +281,17 @@ def seen(above: Array, places: Places, points: Cover, noise_multiplier: float) -
     shown = normal_masses(ends, own)
     masses = np.array([normal_masses(ends, centre) for centre in centres])
     exponents = np.outer(centres - own, ends) - 0.5 * (centres**2 - own**2)[:, None]
+    slack = CELL_SLACK + 16.0 * UNIT_ROUNDOFF * float(max(np.abs(centres).max(), np.abs(ends).max())) ** 2
     ratios = np.exp(np.maximum(exponents, -700.0))
     least = np.minimum(ratios[:, 1:], ratios[:, :-1])
     hides, column = weights @ ratios, above[:, None]
-    low = (least[0] + column * (weights @ least)) * (1.0 - CELL_SLACK)
+    low = (least[0] + column * (weights @ least)) * (1.0 - slack)
     at_ends = ratios[0] + column * hides
     high = np.maximum(at_ends[:, 1:], at_ends[:, :-1])
-    mean = np.clip((masses[0] + column * (weights @ masses)) / shown * (1.0 - CELL_SLACK), low, high)
+    mean = np.clip((masses[0] + column * (weights @ masses)) / shown * (1.0 - slack), low, high)
     share = (mean - low) / np.maximum(high - low, SMALLEST)
     values = (1.0 - share) * _across(low, across) + share * _across(high, across)
-    total: Array = (values @ shown) * (1.0 + CELL_SLACK) + 2.0 * float(ndtr(-REACH)) + SMALLEST
+    total: Array = (values @ shown) * (1.0 + slack) + 2.0 * float(ndtr(-REACH)) + SMALLEST
     return total
 
 

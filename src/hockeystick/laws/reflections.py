@@ -63,6 +63,8 @@ def reaches_far(rate: float, squared: float) -> bool:
 
     As a share of the right half of what the opposite one has at all ratios, about a quarter of its second moment.
     """
+    if rate >= 1.0:
+        return False
     return bool(excess(rate, squared, np.array([inf]))[0] <= LITTLE * 0.25 * rate**2 * expm1(squared))
 
 
