@@ -75,7 +75,7 @@ def cyclic_poisson(bands: int, length: int, steps: int = STEPS) -> Run:
 
 
 ISSUED = 1e-6
-"""Far above the share of delta by which the same bound in a certificate may be larger: other lines, and its rounding."""
+"""Far above the share of delta by which the bound of a certificate may be larger: other lines, and its rounding."""
 
 
 @dataclass(frozen=True)
