@@ -91,8 +91,9 @@ def windows_above(pair: SubsetMixture, settings: Settings) -> "list[DominatingWi
         scores: list[float] = []
         try:
             for size in sizes:
-                candidates.append(dominating_windows(gram, size, 2.0**octave, prob, entries.error, deadline))
-                scores.append(candidates[-1].second_moment(2.0**octave, prob))
+                of_size = dominating_windows(gram, size, 2.0**octave, prob, entries.error, deadline)
+                candidates += of_size
+                scores.append(of_size[0].second_moment(2.0**octave, prob))
                 if scores[-1] > WORSE * min(scores):
                     break
         except np.linalg.LinAlgError:
@@ -141,8 +142,7 @@ def _law_of(windows: "DominatingWindows", pair: SubsetMixture, settings: Setting
 
     sigma, prob = pair.noise_multiplier, pair.sampling_prob
     resolution, deadline = settings.resolution, settings.deadline
-    longest = float(windows.chain.scales.max()) * float(np.sqrt(windows.levels.max()))
-    if not longest <= LONGEST_COLUMN * sigma:
+    if not windows.longest <= LONGEST_COLUMN * sigma:
         raise UnsupportedError(
             "The noise is too low: the columns of a chain are too long for the grids of its windows."
         )

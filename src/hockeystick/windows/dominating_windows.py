@@ -11,7 +11,7 @@ Proof: docs/theory/poisson-windows.md. Cost: some sixty eigenvalues, each tens o
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import exp, log, log1p, sqrt
+from math import exp, inf, log, log1p, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,6 +76,11 @@ class DominatingWindows:
         """Steps of each window."""
         return [min(self.size, self.steps - begin) for begin in range(0, self.steps, self.size)]
 
+    @property
+    def longest(self) -> float:
+        """The length of the longest column."""
+        return float(self.chain.scales.max()) * sqrt(float(self.levels.max()))
+
     def second_moment(self, sigma: float, prob: float) -> float:
         """About the logarithm of the ratio's second moment, for participations of chance ``prob``; only compares."""
         return _score(self.chain.products, self.levels, sigma, prob)
@@ -83,8 +88,11 @@ class DominatingWindows:
 
 def dominating_windows(
     gram: "csr_matrix | Array", size: int, sigma: float, prob: float, rounding: float, deadline: Deadline
-) -> DominatingWindows:
+) -> list[DominatingWindows]:
     """Windows of ``size`` steps whose columns reveal at least as much as those of C, good at this noise.
+
+    The first have the smallest second moment; each of the others has a shorter longest column than those before it, as
+    small deltas are about the longest columns.
 
     Args:
         gram: shape (n, n), the inner products of the columns of C, non-negative, and not all zero.
@@ -118,7 +126,7 @@ def dominating_windows(
 
     if not band[1:].any():
         chain, factor = DominatingChain(np.ones(size), 0.0), float((band[0] / np.repeat(levels, size)[:n]).max())
-        return _proved(DominatingWindows(chain, factor * levels, n), band, rounding, deadline)
+        return [_proved(DominatingWindows(chain, factor * levels, n), band, rounding, deadline)]
     start = np.array([0.0, 0.15, 0.15, 1.0])
     simplex = np.vstack([start, start + np.diag([1.0, 0.15, 0.15, -0.6])])
     parameters = minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED, "initial_simplex": simplex}).x
@@ -133,10 +141,16 @@ def dominating_windows(
         DominatingWindows(chain, _largest(times, n, chain, of_windows) * of_windows, n)
         for chain, of_windows in candidates
     ]
+    dominating: list[DominatingWindows] = []
+    shortest = inf
     for candidate in sorted(windows, key=lambda candidate: candidate.second_moment(sigma, prob)):
-        with suppress(LinAlgError):  # scales of too many sizes leave no room for rounding
-            return _proved(candidate, band, rounding, deadline)
-    raise LinAlgError("no chain dominates")
+        if candidate.longest < (1.0 - ACCURACY) * shortest:
+            with suppress(LinAlgError):  # scales of too many sizes leave no room for rounding
+                dominating.append(_proved(candidate, band, rounding, deadline))
+                shortest = candidate.longest
+    if not dominating:
+        raise LinAlgError("no chain dominates")
+    return dominating
 
 
 def _levelled(band: Array, levels: Array, size: int) -> Array:
