@@ -45,15 +45,8 @@ QUESTIONS = tuple(product((1.4, 1.43), (1e-5, 1e-3), (True, False)))
 def asked(mechanism: hs.Mechanism, questions: tuple[tuple[float, float, bool], ...]) -> dict[tuple[object, ...], str]:
     """The answers of all accountants, by what was asked, as in a process that knows nothing."""
     forget("hockeystick")
-    for module in (
-        fresh_epochs,
-        moment_majorant,
-        moving_average,
-        participation_windows,
-        separated_windows,
-        split_noise,
-    ):
-        module._KNOWN.clear()
+    for kept in KEPT:
+        kept.clear()
     answers = dict[tuple[object, ...], str]()
     for noise, delta, alone in questions:
         pair = dominating_pair(mechanism.with_noise(noise))

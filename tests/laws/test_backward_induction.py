@@ -210,22 +210,27 @@ def test_covers_are_worse_than_the_triangles_of_their_cells() -> None:
     assert corner(0.05) == Cell((0.0, 0.05), (0.5 * pi - 0.05, 0.5 * pi))
 
 
-def test_what_triples_add_however_far_is_charged_at_all_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the second step: the curvature of the first is known exactly, but for its places."""
+def test_what_triples_add_is_charged_at_all_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At short intervals, and however far: in the second step, as the first is known, but for its places."""
     run, x = Run(0.3, 1.0, 2, Lattice(0.01, 200, 2.0), 10), np.exp(log_places(0.01, -200, 0))
     base = opposite(0.3, 1.0, log_places(0.01, -200, 400), Side.UPPER)
+    short = np.triu(np.random.default_rng(4).uniform(1e-3, 2e-3, (20, 20)))
+    short[0, 0] = 0.0  # or the first step would have it
     far = np.linspace(1e-3, 2e-3, 201)
-    found = []
-    for share in (0.0, 1.0):
-        added = Charges(base, np.zeros((20, 20)), share * far, base)
-        monkeypatch.setattr(backward_induction, "charges", lambda run, tick, added=added: added)
-        found.append(upper_values(run, nothing))
+
+    def values(short: np.ndarray, far: np.ndarray) -> np.ndarray:
+        monkeypatch.setattr(backward_induction, "charges", lambda run, tick: Charges(base, short, far, base))
+        return upper_values(run, nothing)[::-1]
+
     first = one_step(np.exp(log_places(0.01, -201, 1)), 0.3, 1.0)
     slopes = np.diff(first) / np.diff(np.exp(log_places(0.01, -201, 1)))
-    curvature = (np.diff(slopes) * np.sqrt(x))[::-1]
-    least = np.minimum.accumulate(curvature)[np.maximum(np.arange(201), 20)]
-    more = (found[1] - found[0])[::-1]
-    assert np.allclose(more[:-1], (np.sqrt(x[::-1]) * far * least)[:-1], rtol=1e-3, atol=1e-12)
+    least = np.minimum.accumulate((np.diff(slopes) * np.sqrt(x))[::-1])
+    alone, roots = values(0.0 * short, 0.0 * far), np.sqrt(x[::-1])
+    added = values(0.0 * short, far) - alone
+    assert np.allclose(added[:-1], (roots * far * least[np.maximum(np.arange(201), 20)])[:-1], rtol=1e-3, atol=1e-12)
+    added = values(short, 0.0 * far) - alone
+    assert np.allclose(added[:20], roots[:20] * (short @ (least[:20] - least[1:21])), rtol=2e-3, atol=1e-12)
+    assert np.all(added[20:] == 0.0)
 
 
 def one_step(x: np.ndarray, rate: float, distance: float) -> np.ndarray:
@@ -237,14 +242,16 @@ def one_step(x: np.ndarray, rate: float, distance: float) -> np.ndarray:
     return np.where(x <= 1.0, value, x - 1.0 + x * value)
 
 
-@pytest.mark.parametrize(("rate", "distance"), [(0.2, 1.0), (0.6, 1.6), (0.05, 2.5)])
-def test_two_steps_are_the_game_of_two_steps(rate: float, distance: float) -> None:
+@pytest.mark.parametrize(
+    ("rate", "distance", "spacing"), [(0.2, 1.0, 0.004), (0.6, 1.6, 0.004), (0.05, 2.5, 0.004), (0.02, 0.3, 0.0002)]
+)
+def test_two_steps_are_the_game_of_two_steps(rate: float, distance: float, spacing: float) -> None:
     """The second step is known exactly. Whatever the first one is, the run has at most the upper bound; and the lower
     bound is of a run that begins with the opposite triple, but for a place's length.
     """
-    run = Run(rate, distance, 2, Lattice(0.004, 800, 2.0), 400)
+    run = Run(rate, distance, 2, Lattice(spacing, 800, 2.0), 400)
     upper, lower = upper_values(run, nothing), lower_values(run, nothing)
-    x = np.exp(log_places(0.004, -800, 0))
+    x = np.exp(log_places(spacing, -800, 0))
     rng, some = np.random.default_rng(5), np.arange(300, 801, 50)
     opposed = 0.5 * distance * np.array([[-1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
     for points in [opposed, *(triple(rng, distance) for _ in range(25))]:

@@ -199,10 +199,17 @@ FAULTS = [
     ),
     (
         BACKWARDS,
+        "charged @ (falling[:reach] - falling[1 : reach + 1])",
+        "0.0 * falling[:reach]",
+        "what triples add at short intervals is not charged",
+        f"{GAMES}::test_what_triples_add_is_charged_at_all_ratios",
+    ),
+    (
+        BACKWARDS,
         "added[::-1] += far * falling[beyond]",
         "",
         "what triples add however far curvature reaches is not charged",
-        f"{GAMES}::test_what_triples_add_however_far_is_charged_at_all_ratios",
+        f"{GAMES}::test_what_triples_add_is_charged_at_all_ratios",
     ),
     (
         BACKWARDS,
