@@ -121,9 +121,7 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
         for name, logs in _payments(u, width).items():  # of a product of bets, whose numbers are independent
             paid[name] = paid[name] + logs if name in paid else logs
     bets |= {name: _best(logs) for name, logs in paid.items()}
-    bets["repeated_blocks"] = np.full(
-        len(kept), -np.inf
-    )  # its worth in the end is a bet; what it is before, is not said
+    bets["repeated_blocks"] = np.full(len(kept), -np.inf)  # it pays after the last row alone
     bets["repeated_blocks"][-1] = _at_distances(np.concatenate(leading, axis=1).ravel()[:MOST_AT_DISTANCES])
     curves = np.stack(list(bets.values()))
     refuted = bool((np.logaddexp.reduce(curves, axis=0) - log(len(bets))).max() >= -log(level))
