@@ -11,14 +11,13 @@ LAWS = "laws/without_replacement.py"
 ACCOUNTANT = "accountants/without_replacement.py"
 CONFORMANCE = "tests/conformance/test_samplers.py"
 TRIPLES, BACKWARDS = "laws/triples.py", "laws/backward_induction.py"
-REFLECTIONS = "laws/reflections.py"
+CORNERS, CHARGES, BINS = "laws/corners.py", "laws/charges.py", "laws/bins.py"
 GAMES = "tests/laws/test_backward_induction.py"
 NO_TRIPLE = f"{GAMES}::test_no_triple_has_more_than_the_opposite_one_and_its_charges"
-COVERS = f"{GAMES}::test_covers_are_worse_than_the_triangles_of_their_cells"
-UPPER_ENDS = f"{GAMES}::test_the_lemma_is_read_at_the_upper_ends_of_intervals"
-BINS = f"{GAMES}::test_the_base_of_the_lemma_is_the_opposite_triple_with_bins_for_places"
-TAIL = "tests/laws/test_reflections.py::test_what_is_allowed_is_a_tail"
-MEANS = "tests/laws/test_reflections.py::test_means_over_bins_are_bounded_by_chords"
+CORNER_TESTS = "tests/laws/test_corners.py"
+PATHS = f"{CORNER_TESTS}::test_paths_bend_by_no_more_than_is_allowed"
+SHAPES = f"{CORNER_TESTS}::test_boxes_cover_triples_of_all_shapes"
+MEANS = f"{CORNER_TESTS}::test_means_over_bins_are_bounded_by_chords"
 READ = f"{GAMES}::test_profiles_are_read_between_places_to_the_asked_side"
 
 FAULTS = [
@@ -150,31 +149,52 @@ FAULTS = [
     ),
     (
         TRIPLES,
-        "for _, high in (cell.at_other, cell.at_e)",
-        "for high, _ in (cell.at_other, cell.at_e)",
-        "a cell is covered by its smallest distances",
-        COVERS,
+        "low, high = min(other[i], other[i + 1]), max(other[i], other[i + 1])",
+        "low, high = other[i], other[i + 1]",
+        "ratios of boxes are taken to fall where e' is ahead of v, also where it is behind",
+        SHAPES,
     ),
     (
-        TRIPLES,
-        "squared * sin(least_e) * sin(least_other) * cosine",
-        "squared * sin(cell.at_e[1]) * sin(cell.at_other[1]) * cosine",
-        "a cell is covered at more than its least inner product",
-        COVERS,
+        CORNERS,
+        "return 2.0 * squared * bent",
+        "return squared * bent",
+        "paths of points are taken to be half as curved",
+        PATHS,
     ),
     (
-        BACKWARDS,
+        CORNERS,
+        "factor * _most_sine(ends[0]) * mixed",
+        "0.0 * mixed",
+        "a path is taken to bend for its own distance alone",
+        PATHS,
+    ),
+    (
+        CORNERS,
+        "exp(0.5 * max(order - 1.0, 0.0) * order * squared)",
+        "exp(0.0 * squared)",
+        "moments of an example are those of one at no distance",
+        f"{CORNER_TESTS}::test_moments_are_bounded",
+    ),
+    (
+        CORNERS,
+        "self.at_e[0] <= self.at_other[1]",
+        "self.at_e[1] <= self.at_other[0]",
+        "cells that are partly nearer to e than to e' are left out",
+        f"{CORNER_TESTS}::test_cells_are_divided_into_those_that_matter",
+    ),
+    (
+        CHARGES,
         "left[r - k] + right[min(r + k, last)]",
         "right[min(r + k, last)]",
         "what triples exceed the opposite one by on the left is not charged",
         NO_TRIPLE,
     ),
     (
-        BACKWARDS,
-        "max([SAME, *(-negative for negative, _, _, _ in waiting)])",
-        "SAME",
+        CHARGES,
+        "[*settled, *(cell for _, _, cell in waiting)]",
+        "settled",
         "cells that are left when all are looked at are left out",
-        NO_TRIPLE,
+        f"{GAMES}::test_cells_that_are_left_when_all_are_looked_at_are_charged",
     ),
     (
         BACKWARDS,
@@ -212,84 +232,14 @@ FAULTS = [
         f"{GAMES}::test_what_triples_add_is_charged_at_all_ratios",
     ),
     (
-        BACKWARDS,
-        "limits[ranks + np.maximum(ranks, raised.reach)]",
-        "limits[2 * np.maximum(ranks, raised.reach)]",
-        "long intervals are taken to reach farther up than they do",
-        UPPER_ENDS,
-    ),
-    (
-        BACKWARDS,
-        "limits[np.add.outer(ranks[: raised.reach], ranks[: raised.reach])]",
-        "limits[np.add.outer(ranks[: raised.reach], 2 * ranks[: raised.reach])]",
-        "short intervals are taken to reach farther up than they do",
-        UPPER_ENDS,
-    ),
-    (
-        BACKWARDS,
-        "spread_opposite(rate, run.distance, spacing, -places, 2 * places) if proved else nearby",
-        "nearby",
-        "the lemma is used with curvature at places, where it is about curvature on bins",
         BINS,
-    ),
-    (
-        BACKWARDS,
-        "if proved:\n        ranks",
-        "if True:\n        ranks",
-        "the lemma is used with a base that is not raised for it",
-        f"{GAMES}::test_the_lemma_is_not_used_with_a_base_that_is_not_raised_for_it",
-    ),
-    (
-        REFLECTIONS,
-        "np.minimum(np.expm1(highs), share / (1.0 - share)) * (1.0 - SAFE)",
-        "np.expm1(highs) * (1.0 - SAFE)",
-        "outputs of which an example is nearly all are taken to be reflected",
-        TAIL,
-    ),
-    (
-        REFLECTIONS,
-        "np.minimum(np.expm1(highs), share / (1.0 - share)) * (1.0 - SAFE)",
-        "share / (1.0 - share) + 0.0 * highs",
-        "outputs beyond the interval are taken to be in it",
-        TAIL,
-    ),
-    (
-        REFLECTIONS,
-        "(logs - 1.5 * squared) / sqrt(squared)",
-        "(logs - 0.5 * squared) / sqrt(squared)",
-        "the tail is one of the first moment, not of the second",
-        TAIL,
-    ),
-    (
-        REFLECTIONS,
-        "np.where(logs > 0.0, (logs - 1.5 * squared) / sqrt(squared), -inf)",
-        "(logs - 1.5 * squared) / sqrt(squared)",
-        "where it is not a tail, the largest distance is taken for the worst",
-        TAIL,
-    ),
-    (
-        REFLECTIONS,
-        "2.5 * squared * tails",
-        "0.5 * squared * tails",
-        "only the first half of the way to the opposite triple is charged",
-        TAIL,
-    ),
-    (
-        REFLECTIONS,
-        "0.25 * (3.0 - sqrt(1.0 + 4.0 * least))",
-        "0.25 * (4.0 - sqrt(1.0 + 4.0 * least))",
-        "an example may be more of an output than the lemma allows",
-        TAIL,
-    ),
-    (
-        REFLECTIONS,
-        "values[-first] += float(weights[below] @ -np.expm1(ends[below]))",
+        "found[-first] += float(weights[below] @ -np.expm1(ends[below]))",
         "pass",
         "the bin at 1 is charged for puts in its lower half",
         MEANS,
     ),
     (
-        REFLECTIONS,
+        BINS,
         "np.append(begins, 0.0) + np.append(0.0, exp(-half) * begins)",
         "np.append(begins, 0.0) + np.append(0.0, begins)",
         "means of bins are of a law that moves their places",

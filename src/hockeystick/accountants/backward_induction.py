@@ -3,7 +3,7 @@
 No fixed dataset is the worst one: an adversary that may react turns the others round once the ratio of the two runs is
 beyond ``e^epsilon``. Its best choice with t steps to go is found from that with t - 1, on a lattice of ratios.
 
-* From above all that others may do is covered, by cells, or with much noise by a lemma.
+* From above all that others may do is covered, by cells whose corners are compared with that choice.
 * From below it is the run of one such adversary.
 
 Proof: docs/theory/fixed-size.md, "The run backwards". Errs to the asked side.
@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 
 USUAL_DELTA = 1e-7
 """The smallest delta that matters, where seconds are planned."""
-FAINT = 5.0
-"""With more noise, in clipping norms, triples are too much alike for cells: where no lemma takes their place,
-``without_replacement`` is closer."""
-SECONDS, FEWER, PER_PLACE = 7.0, 2.5, 2e-7
-"""Standard seconds for the cells of other triples, where a lemma leaves few of them, and for one place in one step."""
+SECONDS, PER_PLACE = 4.0, 2e-7
+"""Standard seconds for the cells of other triples, and for one place in one step."""
 
 
 def _why_not(pair: FixedSizeSteps, side: Side) -> str | None:
@@ -71,17 +68,7 @@ def _cost(pair: FixedSizeSteps) -> float:
     run = _planned(pair, Resolution(smallest_delta=USUAL_DELTA))
     if run is None:
         return 0.0
-    return (FEWER if _has_lemma(pair) else SECONDS) + PER_PLACE * run.steps * run.lattice.places
-
-
-def _has_lemma(pair: FixedSizeSteps) -> bool:
-    from hockeystick.laws.reflections import reaches_far
-
-    return reaches_far(pair.sampling_prob, _distance(pair) ** 2)
-
-
-def _looser_than(pair: FixedSizeSteps) -> tuple[str, ...]:
-    return ("without_replacement",) if pair.noise_multiplier > FAINT and not _has_lemma(pair) else ()
+    return SECONDS + PER_PLACE * run.steps * run.lattice.places
 
 
 def _example() -> FixedSizeSteps:
@@ -93,13 +80,12 @@ ACCOUNTANT = Accountant(
     summary="batches of exactly one size, whose example is replaced: the worst dataset at every ratio so far",
     sides=(Side.UPPER, Side.LOWER),
     errs=(
-        "to the asked side: what the other examples may do is covered by cells or by a lemma, ratios are spread or "
+        "to the asked side: what the other examples may do is covered by cells, ratios are spread or "
         "contracted to a lattice, and the lower bound is of one adversary"
     ),
     reference="docs/theory/fixed-size.md, The run backwards",
     analyses={FixedSizeSteps: _analyse},
     refusal=_why_not,
     cost=_cost,
-    looser_than=_looser_than,
     example=_example,
 )

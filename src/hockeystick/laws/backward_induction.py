@@ -5,50 +5,29 @@ adversary can reach: ``V_0(x) = (x - 1)_+``, ``V_(t+1)(x) = max E V_t(x X)`` ove
 ``delta(epsilon) = V_T(x) / x`` at ``x = e^-epsilon``, for all epsilons at once. As the two runs may change places,
 ``V(x) = x - 1 + x V(1/x)``, so places up to 1 say all.
 
-From above the opposite triple is the worst, but for what :func:`charges` adds, by cells of triples or, where there is
-much noise, by a lemma (:mod:`.reflections`). From below the adversary has the opposite triple at ratios up to 1, and
-its mirror image beyond.
+From above the opposite triple is the worst, but for what :mod:`.charges` add for others. From below the adversary has
+the opposite triple at ratios up to 1, and its mirror image beyond.
 
 Proofs: docs/theory/fixed-size.md, "The run backwards". Cost: O(places log(places)) a step.
 """
 
 from collections.abc import Callable
-from heapq import heappop, heappush
-from math import ceil, exp, expm1, floor, inf, log, log2, pi, sqrt
+from math import ceil, exp, expm1, floor, log, log2, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
-from hockeystick.compiling import kernel
+from hockeystick.laws.charges import charges
 from hockeystick.laws.lattice_laws import contraction
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
-from hockeystick.laws.reflections import excess, reaches_far, spread_opposite
 from hockeystick.laws.smooth_powers import OF_TRANSFORMS
-from hockeystick.laws.triples import (
-    Cell,
-    box_width,
-    corner,
-    cover,
-    covered,
-    halves,
-    log_places,
-    mirrored,
-    near_opposite,
-    opposite,
-    others,
-)
+from hockeystick.laws.triples import log_places, opposite
 from hockeystick.laws.without_replacement import ORDERS, log_moment
 from hockeystick.types import Side
 
 Tick = Callable[[], None]
 
-NEAR = 3e-4
-"""About the share that is added to the opposite triple, so that it covers its neighbours."""
-SAME = 1e-9
-"""What is added to them, relative: far above rounding, which then tells nothing from its mirror image."""
-NARROW = 0.02
-"""Width of boxes for neighbours of the opposite triple, in standard deviations."""
 BLUR, NODES = 1e-4, 68
 """Share of the second moment of a step that places add, where there are so many nodes per unit of score."""
 MARGIN = 0.03
@@ -57,10 +36,8 @@ LONGEST, LARGEST_EXPONENT = 40.0, 200.0
 """The largest epsilon of a lattice, and the largest exponent of a tilt."""
 FEWEST_PLACES, MOST_PLACES, COARSEST = 2000, 40_000, 7.0
 """How many places a lattice has, and how many times as wide as wanted they may be where it would have more."""
-MOST_CELLS, FEW_CELLS, NEAR_CELLS = 6000, 600, 1000
-"""Cells that are looked at on fine and on coarse grids, and at most where cells only matter near a ratio of 1."""
-REACH = 850
-"""Places around a ratio of 1 at which curvature is charged for other triples."""
+SHARE = 4e-4
+"""Share that may be charged for triples inside cells, where there are so many nodes per unit of score."""
 ROUNDING = 1e-12
 """Far above the relative rounding of one step."""
 
@@ -81,14 +58,14 @@ class Run(NamedTuple):
         distance: of opposite gradients, in standard deviations of the noise.
         steps: at least 1.
         lattice: where values are kept.
-        most_cells: so many cells of triples are looked at; by what those exceed that are left, bounds are raised.
+        share: of what a step adds, which may be charged for triples inside cells.
     """
 
     rate: float
     distance: float
     steps: int
     lattice: Lattice
-    most_cells: int
+    share: float
 
 
 def planned(rate: float, distance: float, steps: int, smallest_delta: float, nodes: int) -> Run | None:
@@ -107,7 +84,7 @@ def planned(rate: float, distance: float, steps: int, smallest_delta: float, nod
         return None
     places = ceil(end / spacing)
     tilt = max(min(order - 0.5, LARGEST_EXPONENT / end), 1.0)
-    return Run(rate, distance, steps, Lattice(spacing, places, tilt), MOST_CELLS if nodes >= NODES else FEW_CELLS)
+    return Run(rate, distance, steps, Lattice(spacing, places, tilt), SHARE * (NODES / nodes) ** 2)
 
 
 def _reach(rate: float, distance: float, steps: int, delta: float) -> tuple[float, float]:
@@ -126,117 +103,6 @@ def _reach(rate: float, distance: float, steps: int, delta: float) -> tuple[floa
     inside = largest < scores.size - 1
     logs += zip(orders[inside].tolist(), sums[inside].tolist(), strict=True)
     return min(((value * steps - log(delta)) / (order - 1.0), order) for order, value in logs)
-
-
-class Charges(NamedTuple):
-    """What covers all triples where the curvature of V is symmetric and falls on both sides of 1.
-
-    Attributes:
-        base: o of the opposite triple, raised; shape (3 places + 1,), at i = -places, ..., 2 places.
-        charged: shape (n, n), n <= REACH: at ``i = -k`` what other triples may add to that, for a curvature of 1 at all
-            places from -r to r, at [k, r].
-        far: the same for all r >= max(k, n), at [k]; shape (places + 1,). 0 where ``base`` is raised by that.
-        most: o of all triples, at the same places as ``base``.
-    """
-
-    base: Array
-    charged: Array
-    far: Array
-    most: Array
-
-
-class _Raised:
-    """The base, to which triples can be added, and by how much others exceed it."""
-
-    def __init__(self, rate: float, distance: float, lattice: Lattice) -> None:
-        spacing, self.places, _ = lattice
-        self.logs = log_places(spacing, -self.places, self.places)
-        self.base = opposite(rate, distance, log_places(spacing, -self.places, 2 * self.places), Side.UPPER)
-        own = self.base[: self.logs.size]
-        self.most = np.maximum(own, mirrored(own, self.logs))  # that is so for every single call and put
-        self.weights = np.exp(-0.5 * self.logs)
-        self.reach = min(REACH, self.places)
-        self.charged = np.zeros((self.reach, self.reach))
-
-    def add(self, values: Array) -> None:
-        """Raise the base to these values."""
-        self.base[: values.size] = np.maximum(self.base[: values.size], values)
-
-    def share(self, values: Array) -> float:
-        """The most by which a triple exceeds the base where curvature is 1 from -r to r, for r beyond the reach.
-
-        Relative to the right half of the base: the left one is smaller at other places than 1.
-        """
-        left, right = self._sums(values)
-        own = np.cumsum((self.weights * self.base[: values.size])[self.places :])
-        return float(np.max(((left + right) / own)[self.reach :]))
-
-    def charge(self, values: Array) -> None:
-        """Raise the charges to what a triple adds."""
-        charge(self.charged, *self._sums(values))
-
-    def _sums(self, values: Array) -> tuple[Array, Array]:
-        """What values exceed the base by, over the places -r, ..., -1 and over 0, ..., r, for r = 0, ..., places.
-
-        Where they do on the left, where they do not on the right: the first rise from 0, the second fall.
-        """
-        beyond = self.weights * (values - self.base[: values.size])
-        left = np.append(0.0, np.cumsum(np.maximum(beyond[self.places - 1 :: -1], 0.0)))
-        return left, np.cumsum(np.minimum(beyond[self.places :], 0.0))
-
-
-@kernel
-def charge(charged: Array, left: Array, right: Array) -> None:
-    """Raise [k, r] to the sum over the places from ``k - r`` to ``k + r``, for k <= r."""
-    last = right.shape[0] - 1
-    for k in range(charged.shape[0]):
-        for r in range(k, charged.shape[0]):
-            charged[k, r] = max(charged[k, r], left[r - k] + right[min(r + k, last)])
-
-
-def charges(run: Run, tick: Tick) -> Charges:
-    """Bounds on all triples of a step. Cost: O(boxes + places) for each cell."""
-    rate, (spacing, places, _) = run.rate, run.lattice
-    raised, squared = _Raised(rate, run.distance, run.lattice), run.distance**2
-    nearest = near_opposite(squared, NEAR)
-    limits = excess(rate, squared, log_places(spacing, 0, 2 * places) + 0.5 * spacing) / spacing
-
-    def values_of(cell: Cell, width: float) -> Array:
-        tick()
-        return np.minimum(covered(rate, cover(squared, cell), spacing, places, width), raised.most)
-
-    def share_of(values: Array) -> float:
-        return max(raised.share(values), raised.share(mirrored(values, raised.logs)))
-
-    def settle(values: Array) -> None:
-        raised.charge(values)
-        raised.charge(mirrored(values, raised.logs))
-
-    nearby = values_of(corner(nearest), NARROW)
-    proved = reaches_far(rate, squared)
-    raised.add(spread_opposite(rate, run.distance, spacing, -places, 2 * places) if proved else nearby)
-    settle(nearby)
-    waiting = [(-inf, 0, others(nearest), raised.most)]
-    count = 0
-    while waiting and count < (min(run.most_cells, NEAR_CELLS) if proved else run.most_cells):
-        for cell in halves(heappop(waiting)[2]):
-            count += 1
-            values = values_of(cell, box_width(squared, cell))
-            share = share_of(values)
-            if share <= 0.0:
-                settle(values)
-            else:
-                heappush(waiting, (-share, count, cell, values))
-    for _, _, _, values in waiting:
-        settle(values)
-    most = np.append(raised.most, raised.base[raised.most.size :])  # the opposite triple has the most beyond 1
-    if proved:
-        ranks = np.arange(places + 1)
-        near = limits[np.add.outer(ranks[: raised.reach], ranks[: raised.reach])]
-        far = limits[ranks + np.maximum(ranks, raised.reach)]
-        return Charges(raised.base * (1.0 + SAME), np.minimum(raised.charged, near), far, most)
-    factor = 1.0 + max([SAME, *(-negative for negative, _, _, _ in waiting)])
-    return Charges(raised.base * factor, raised.charged, np.zeros(places + 1), most)
 
 
 class Correlation:
@@ -275,7 +141,7 @@ def upper_values(run: Run, tick: Tick) -> Array:
     """At least ``V_steps`` at ``e^(i spacing)``, i = -places, ..., 0: shape (places + 1,)."""
     lattice = run.lattice
     spacing, places, _ = lattice
-    base, charged, far, most = charges(run, tick)
+    base, charged, far, most = charges(run.rate, run.distance, spacing, places, run.share, tick)
     roots = np.exp(-0.5 * log_places(spacing, -places, 2 * places))
     correlation = Correlation(lattice, base * roots, most * roots)
     x = np.exp(log_places(spacing, -places, 0))

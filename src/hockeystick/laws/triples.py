@@ -6,13 +6,13 @@ the unit ball. For a piecewise linear f with the changes of slope ``m_j`` at ``x
 
     o(a) = E (X - a)_+ for a >= 1,        o(a) = E (a - X)_+ for a <= 1,        X the likelihood ratio,
 
-its *calls* and *puts*. Here are upper bounds on o: in closed form for *opposite* others, ``v = e' = -e``, and for all
-triples of a cell by boxes of outputs. Errs upward, but where a side is asked.
+its *calls* and *puts*. Here are upper bounds on o: in closed form for *opposite* others, ``v = e' = -e``, and for any
+triple by boxes of outputs. Errs upward, but where a side is asked.
 
 Proofs: docs/theory/fixed-size.md, "The run backwards".
 """
 
-from math import cos, expm1, inf, pi, sin, sqrt
+from math import cos, exp, inf, sin, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -29,8 +29,6 @@ CELL_ERROR = 1e-11
 """Far above the relative rounding of a difference of two normal tails a node apart."""
 REACH = 9.0
 """Standard deviations of the outputs beyond which boxes are not bounded."""
-NARROWEST, WIDEST = 0.01, 0.25
-"""Widths of boxes, in standard deviations."""
 LEAST = 1e-30
 """Boxes with less mass are not told apart from an infinite ratio."""
 
@@ -41,13 +39,6 @@ class Gram(NamedTuple):
     own: float
     other: float
     inner: float
-
-
-class Cell(NamedTuple):
-    """Triples on the unit circle, not obtuse at v, whose angles at e and at e' are in two intervals, in radians."""
-
-    at_e: tuple[float, float]
-    at_other: tuple[float, float]
 
 
 def opposite(rate: float, distance: float, logs: Array, side: Side) -> Array:
@@ -75,63 +66,14 @@ def mirrored(values: Array, logs: Array) -> Array:
     return swapped
 
 
-def near_opposite(squared: float, share: float) -> float:
-    """An angle at e up to which triples are taken for the opposite one, as that adds about this share to it."""
-    return min(sqrt(share * expm1(min(squared, 700.0)) / squared), 0.25 * pi)
-
-
-def corner(nearest: float) -> Cell:
-    """Triples with an angle of at most ``nearest`` at e; the opposite one is among them."""
-    return Cell((0.0, nearest), (0.5 * pi - nearest, 0.5 * pi))
-
-
-def others(nearest: float) -> Cell:
-    """Triples with a larger angle at e, among them all of those with v nearer to e' that are not in the corner."""
-    return Cell((nearest, 0.5 * pi), (nearest, 0.5 * pi))
-
-
-def halves(cell: Cell) -> list[Cell]:
-    """The two halves of a cell, along the angle whose halves have the smaller covers, as far as they have triples."""
-    found = []
-    for along in (0, 1):
-        low, high = cell[along]
-        middle = 0.5 * (low + high)
-        parts = [cell._replace(**{Cell._fields[along]: part}) for part in ((low, middle), (middle, high))]
-        found.append([part for part in parts if _has_some(part)])
-    return min(found, key=lambda parts: sum(_distance(cover(1.0, part)) ** 2 for part in parts))
-
-
-def _has_some(cell: Cell) -> bool:
-    """Whether there are triples with v nearer to e', not obtuse at v."""
-    return cell.at_e[1] + cell.at_other[1] > 0.5 * pi and cell.at_e[0] <= cell.at_other[1]
-
-
-def _distance(gram: Gram) -> float:
-    """The squared distance of e and e'."""
-    return gram.own + gram.other - 2.0 * gram.inner
-
-
-def cover(squared: float, cell: Cell) -> Gram:
-    """A triple that is worse than all of a cell: both distances at their largest, the inner product at its least.
+def on_circle(squared: float, at_e: float, at_other: float) -> Gram:
+    """The triple of points on the unit circle with these angles at e and e', in radians, each at most ``pi / 2``.
 
     Args:
-        squared: the squared distance of opposite gradients, in standard deviations.
+        squared: the squared distance of opposite gradients, in standard deviations of the noise.
     """
-    own, other = (squared * sin(high) ** 2 * (1.0 + SAFE) for _, high in (cell.at_other, cell.at_e))
-    least_e = max(cell.at_e[0], 0.5 * pi - cell.at_other[1])
-    least_other = max(cell.at_other[0], 0.5 * pi - cell.at_e[1])
-    cosine = max(-cos(max(least_e + least_other, 0.5 * pi)) - SAFE, 0.0)
-    return Gram(own, other, squared * sin(least_e) * sin(least_other) * cosine * (1.0 - SAFE))
-
-
-def box_width(squared: float, cell: Cell) -> float:
-    """About the width at which boxes add as much to a cell's triples as its cover does, in standard deviations."""
-    angles = [0.5 * (low + high) for low, high in cell]
-    lacking = max(0.5 * pi - sum(angles), 0.0)
-    at_e, at_other = (angle + 0.5 * lacking for angle in angles)
-    middle = cover(squared, Cell((at_e, at_e), (at_other, at_other)))
-    added = _distance(cover(squared, cell)) / _distance(middle) - 1.0
-    return min(max(sqrt(max(added, 0.0) / squared), NARROWEST), WIDEST)
+    own, other = sin(at_other), sin(at_e)
+    return Gram(squared * own**2, squared * other**2, -squared * own * other * cos(at_e + at_other))
 
 
 def covered(rate: float, gram: Gram, spacing: float, places: int, width: float) -> Array:
@@ -145,15 +87,16 @@ def covered(rate: float, gram: Gram, spacing: float, places: int, width: float) 
     ahead, aside = inner / along, sqrt(max(other - inner**2 / own, 0.0))
     first = _ends(width, 0.0, along, ahead)
     second = _ends(width * max(along / max(aside, 1e-3 * along), 1.0), 0.0, aside) if aside > 0.0 else _everything()
+    odds = rate / (1.0 - rate)
     masses = np.zeros(2 * places + 3)
     _spread(
         rate,
-        np.array([along, 0.0, ahead, aside]),
-        np.array([0.5 * own, 0.5 * other]),
-        (first, second),
+        (odds * exp(-0.5 * own) * _exponentials(along, first), odds * exp(-0.5 * other) * _exponentials(ahead, first)),
+        _exponentials(aside, second),
         np.array([_masses(first, centre) for centre in (0.0, along, ahead)]),
         np.array([_masses(second, centre) for centre in (0.0, 0.0, aside)]),
         spacing,
+        np.exp(log_places(spacing, -places, places)),
         masses,
     )
     return _values(masses, spacing, places)
@@ -175,23 +118,32 @@ def _masses(ends: Array, centre: float) -> Array:
     return masses
 
 
+def _exponentials(slope: float, ends: Array) -> Array:
+    values: Array = np.exp(slope * ends) if slope != 0.0 else np.ones(ends.size)
+    return values
+
+
 @kernel
 def _spread(
     rate: float,
-    directions: Array,
-    halves: Array,
-    ends: tuple[Array, Array],
+    rows: tuple[Array, Array],
+    columns: Array,
     first: Array,
     second: Array,
     spacing: float,
+    ratios: Array,
     masses: Array,
 ) -> None:
-    """Add the Q-mass of each box to two places; those at 0 are in front, the P-mass at infinity is at the end."""
+    """Add the Q-mass of each box to two places; those at 0 are in front, the P-mass at infinity is at the end.
+
+    ``M / K`` is that of the row, ``M' / K`` that of the row times that of the column, at the ends of boxes. The first
+    rises along the rows, the second rises or falls along them and rises along the columns.
+    """
     places = (masses.shape[0] - 3) // 2
-    rows, columns = ends
-    for i in range(rows.shape[0] - 1):
-        own_low, own_high = directions[0] * rows[i] - halves[0], directions[0] * rows[i + 1] - halves[0]
-        for j in range(columns.shape[0] - 1):
+    own, other = rows
+    for i in range(first.shape[1]):
+        low, high = min(other[i], other[i + 1]), max(other[i], other[i + 1])
+        for j in range(second.shape[1]):
             rest = (1.0 - rate) * first[0, i] * second[0, j]
             p = rest + rate * first[1, i] * second[1, j]
             q = rest + rate * first[2, i] * second[2, j]
@@ -199,26 +151,19 @@ def _spread(
                 masses[0] += q
                 masses[-1] += p
                 continue
-            low, high = -halves[1], -halves[1]
-            if directions[2] != 0.0:
-                low += directions[2] * rows[i]
-                high += directions[2] * rows[i + 1]
-            if directions[3] != 0.0:
-                low += directions[3] * columns[j]
-                high += directions[3] * columns[j + 1]
-            # Both logarithms of M1 / M and M2 / M rise along both coordinates: the ratio is between these two.
-            least = np.log((1.0 - rate + rate * np.exp(own_low)) / (1.0 - rate + rate * np.exp(high))) - SAFE
-            most = np.log((1.0 - rate + rate * np.exp(own_high)) / (1.0 - rate + rate * np.exp(low))) + SAFE
-            end = places * spacing
-            below = -places - 1 if least < -end else int(np.floor(min(least, end) / spacing))
-            above = places + 1 if most > end else int(np.ceil(max(most, -end) / spacing))
-            start = 0.0 if below < -places else np.exp(below * spacing)
+            least = (1.0 + own[i]) / (1.0 + high * columns[j + 1])
+            most = (1.0 + own[i + 1]) / (1.0 + low * columns[j])
+            bottom = (np.log(least) - SAFE) / spacing if least > 0.0 else -np.inf
+            top = (np.log(most) + SAFE) / spacing
+            below = -places - 1 if bottom < -places else int(np.floor(min(bottom, places)))
+            above = places + 1 if top > places else int(np.ceil(max(top, -places)))
+            start = 0.0 if below < -places else ratios[below + places]
+            above = max(above, below + 1)  # rounding
             if above > places:
                 masses[-1] += max(p - q * start, 0.0)
                 masses[below + places + 1] += q
                 continue
-            above = max(above, below + 1)  # rounding
-            moved = min(max((p - q * start) / (np.exp(above * spacing) - start), 0.0), q)
+            moved = min(max((p - q * start) / (ratios[above + places] - start), 0.0), q)
             masses[below + places + 1] += q - moved
             masses[above + places + 1] += moved
 

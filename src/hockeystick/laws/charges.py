@@ -1,0 +1,212 @@
+"""What all triples add to a profile that is curved most around a ratio of 1: the opposite one, and charges for others.
+
+Where the curvature is symmetric and falls on both sides of 1 it is a sum of intervals. For each interval the opposite
+triple is compared with the corners of cells of triples, and what may be inside a cell beyond its corners is charged
+(:mod:`.corners`). Errs upward.
+
+Proof: docs/theory/fixed-size.md, "The run backwards".
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from math import expm1, inf, pi, sinh, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from hockeystick.compiling import kernel
+from hockeystick.laws.bins import PARTS, ends_of_parts, means
+from hockeystick.laws.corners import EVERYTHING, Cell, allowances
+from hockeystick.laws.law import Array
+from hockeystick.laws.triples import covered, log_places, mirrored, on_circle, opposite
+from hockeystick.types import Side
+
+REACH = 850
+"""Places around a ratio of 1 at which intervals are charged one by one."""
+MOST_CELLS = 6000
+"""So many cells are looked at."""
+WHOLE = 0.05
+"""Cells to whose corners more than this share is added are divided before their corners are looked at."""
+NARROW, WIDER, WIDEST = 0.025, 0.35, 0.15
+"""Widths of boxes, in standard deviations: near the opposite triples, for each radian that the angle at v is away from
+a right one, and the most of them over the distance."""
+SHORT = 4.0
+"""Intervals up to so many standard deviations of a step may be charged more: curvature stays there for few steps."""
+CLOSE = 1.1
+"""So much times what corners have been charged for may be charged for what is inside cells."""
+SAME = 1e-9
+"""Share that is added for the rounding of sums."""
+BEYOND = 1e-7
+"""Share of what all triples add that is left to their common bound, far from a ratio of 1."""
+
+
+class Charges(NamedTuple):
+    """What covers all triples where the curvature of V is symmetric and falls on both sides of 1.
+
+    Attributes:
+        base: means of o of the opposite triple over bins; shape (3 places + 1,), at i = -places, ..., 2 places.
+        charged: shape (n, n), n <= REACH: at ``i = -k`` what other triples may add to that, for a curvature of 1 at all
+            places from -r to r, at [k, r].
+        far: the same for all r >= max(k, n).
+        most: o of all triples, at the same places as ``base``.
+    """
+
+    base: Array
+    charged: Array
+    far: float
+    most: Array
+
+
+class _Corner(NamedTuple):
+    """By how much a triple exceeds the opposite one, with a curvature of 1 at all places of an interval.
+
+    Attributes:
+        left: at least that of the places -r, ..., 0, for r = 0, ..., reach - 1; does not fall.
+        right: at most 0: at least that of the places 0, ..., r beyond it, for r = 0, 1, ...; does not rise.
+        far: at least that of all intervals from -r to r with r >= reach.
+    """
+
+    left: Array
+    right: Array
+    far: float
+
+
+class _Corners:
+    """Corners of cells, each looked at once."""
+
+    def __init__(self, rate: float, distance: float, spacing: float, places: int) -> None:
+        self.rate, self.distance, self.spacing = rate, distance, spacing
+        self.reach = min(REACH, places)
+        fine = ends_of_parts(spacing, -places, 2 * places)
+        self.base = means(opposite(rate, distance, fine, Side.UPPER), spacing, -places, 2 * places)
+        logs = log_places(spacing, -places, places)
+        alone = opposite(rate, distance, logs, Side.UPPER)
+        self.most = np.maximum(alone, mirrored(alone, logs))  # that is so for every single call and put
+        weights = np.exp(-0.5 * logs)
+        self.total = float(weights @ self.base[: logs.size])
+        weighed = weights * self.most
+        outside = np.cumsum(weighed[: places + 1]) + np.cumsum(weighed[: places - 1 : -1])
+        inside = places - int(np.searchsorted(outside, BEYOND * self.total))
+        self.near = min(max(inside + 1, 2 * REACH), places)
+        kept = slice(places - self.near, places + self.near + 1)
+        self.weights, self.own = weights[kept], self.base[kept]
+        # A mean over a bin is at most the value at the next place: o rises towards 1.
+        self.rest = float(weights[: places - self.near] @ self.most[1 : places - self.near + 1])
+        self.fine = ends_of_parts(spacing, -self.near, self.near)
+        self.opposite = opposite(rate, distance, self.fine, Side.UPPER)
+        self.most_fine = np.maximum(self.opposite, mirrored(self.opposite, self.fine))
+        self.seen: dict[tuple[float, float], _Corner] = {}
+
+    def of(self, cell: Cell) -> list[tuple[float, float]]:
+        """Angles of the four corners."""
+        return [(at_e, at_other) for at_e in cell.at_e for at_other in cell.at_other]
+
+    def at(self, angles: tuple[float, float]) -> _Corner:
+        if angles not in self.seen:
+            self.seen[angles] = self._corner(self._values(*angles))
+        return self.seen[angles]
+
+    def _values(self, at_e: float, at_other: float) -> Array:
+        """At least o at the ends of parts of bins; with v at e' it is that of opposite gradients at a distance."""
+        if at_e == 0.0:
+            return self.opposite
+        gram = on_circle(self.distance**2, at_e, at_other)
+        width = min(max(NARROW, WIDER * abs(at_e + at_other - 0.5 * pi)), WIDEST / self.distance)
+        places = self.fine.size // 2
+        values: Array = np.minimum(covered(self.rate, gram, self.spacing / PARTS, places, width), self.most_fine)
+        return values
+
+    def _corner(self, values: Array) -> _Corner:
+        beyond = self.weights * (means(values, self.spacing, -self.near, self.near) - self.own)
+        middle = self.near
+        left = np.cumsum(np.maximum(beyond[middle::-1], 0.0))
+        right = np.cumsum(np.minimum(beyond[middle:], 0.0))
+        far = float(np.max((left + right)[self.reach :], initial=float(left[-1] + right[-1]))) + self.rest
+        return _Corner(left[: self.reach].copy(), right[: 2 * self.reach].copy(), far)
+
+
+@kernel
+def charge(charged: Array, left: Array, right: Array) -> None:
+    """Raise [k, r] to the sum over the places from ``k - r`` to ``k + r``, for k <= r."""
+    last = right.shape[0] - 1
+    for k in range(charged.shape[0]):
+        for r in range(k, charged.shape[0]):
+            charged[k, r] = max(charged[k, r], left[r - k] + right[min(r + k, last)])
+
+
+def charges(
+    rate: float, distance: float, spacing: float, places: int, share: float, tick: Callable[[], None]
+) -> Charges:
+    """Bounds on all triples of a step. Cost: O(boxes + places) for each corner of a cell.
+
+    Args:
+        rate: q in (0, 1).
+        distance: of opposite gradients, in standard deviations of the noise.
+        spacing, places: the lattice ``e^(i spacing)``, i = -places, ..., places.
+        share: of what the opposite triple adds, which may be charged for what is inside cells at long intervals.
+    """
+    corners = _Corners(rate, distance, spacing, places)
+    added = _allowed(corners, share, tick)
+    charged, far = np.zeros((corners.reach, corners.reach)), 0.0
+    for angles, allowance in added.items():
+        corner = corners.at(angles)
+        far = max(far, corner.far + allowance)
+        if np.max(corner.left + corner.right[: corners.reach]) + allowance > 0.0:
+            charge(charged, corner.left + allowance, corner.right)
+    # No triple has an o above the most, which is that of the opposite one from 1 on.
+    logs = log_places(spacing, -corners.reach + 1, -1)
+    own = slice(places - corners.reach + 1, places)
+    left = np.cumsum((np.exp(-0.5 * logs) * np.maximum(corners.most[own] - corners.base[own], 0.0))[::-1])
+    limit = np.zeros_like(charged)
+    charge(limit, np.append(0.0, left), np.zeros(1))
+    most = np.append(corners.most, corners.base[corners.most.size :])  # the opposite triple has the most beyond 1
+    return Charges(corners.base, np.minimum(charged, limit), far, most)
+
+
+def _allowed(corners: _Corners, share: float, tick: Callable[[], None]) -> dict[tuple[float, float], float]:
+    """What is added to each corner for what is inside cells: the cells that exceed by most are divided first."""
+    rate, squared = corners.rate, corners.distance**2
+    scale = 1.0 / (4.0 * sinh(0.25 * corners.spacing))
+    deviation = rate * sqrt(expm1(min(squared, 700.0))) / corners.spacing
+    with np.errstate(divide="ignore"):
+        allowed = share * corners.total * (1.0 + (SHORT * deviation / np.arange(corners.reach)) ** 2)
+    charged = np.zeros(corners.reach)
+
+    def sides(cell: Cell) -> tuple[float, float]:
+        at_e, at_other = allowances(rate, squared, cell)
+        return scale * at_e, scale * at_other
+
+    def exceeded(cell: Cell, allowance: float) -> float:
+        """How many times what is allowed a cell exceeds the opposite triple by, beside what is charged anyway."""
+        most = 0.0
+        found = [corners.at(angles) for angles in corners.of(cell)]
+        sums = [corner.left + corner.right[: corners.reach] for corner in found]
+        for one in sums:
+            np.maximum(charged, one, out=charged)
+        for corner, one in zip(found, sums, strict=True):
+            short = float(np.max((one + allowance - CLOSE * charged) / allowed))
+            most = max(most, short, (corner.far + allowance) / (share * corners.total))
+        return most
+
+    waiting = [(-inf, 0, EVERYTHING)]
+    settled: list[Cell] = []
+    count = 0
+    while waiting and count < MOST_CELLS:
+        cell = heappop(waiting)[2]
+        at_e, at_other = sides(cell)
+        for half in cell.halves(0 if at_e > at_other else 1):
+            tick()
+            count += 1
+            allowance = sum(sides(half))
+            if allowance > WHOLE * corners.total:
+                heappush(waiting, (-inf, count, half))
+            elif (excess := exceeded(half, allowance)) <= 1.0 or allowance <= share * corners.total:
+                settled.append(half)
+            else:
+                heappush(waiting, (-excess, count, half))
+    added: dict[tuple[float, float], float] = {}
+    for cell in [*settled, *(cell for _, _, cell in waiting)]:
+        allowance = sum(sides(cell)) * (1.0 + SAME) + SAME * corners.total
+        for angles in corners.of(cell):
+            added[angles] = max(added.get(angles, 0.0), allowance)
+    return added
