@@ -1,5 +1,7 @@
 """Audits of noise: every bet is fair, correct noise passes, and planted faults are found."""
 
+from weakref import ref
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
@@ -169,6 +171,41 @@ def test_coordinates_that_are_looked_at_in_turn_say_what_all_at_once_do(name, mo
     monkeypatch.setattr(whiteness, "AT_A_TIME", 1)
     evidence = {finding.name: finding.evidence for finding in hs.audit.noise(noise, claimed).findings}
     assert evidence == pytest.approx({finding.name: finding.evidence for finding in together.findings}, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["identity", "tree"])
+def test_coordinates_that_were_looked_at_are_not_kept(name, monkeypatch):
+    """In float64 those of all rows would take twice the memory of rows in float32: the last turn's are enough."""
+    seen = []
+    make = whiteness._whitener
+
+    def watched(matrix, count):
+        whitened, pivots = make(matrix, count)
+
+        def remembered(x):
+            assert sum(array() is not None for array in seen) <= 1
+            u = whitened(x)
+            seen.append(ref(u if u.base is None else u.base))
+            return u
+
+        return remembered, pivots
+
+    monkeypatch.setattr(whiteness, "_whitener", watched)
+    monkeypatch.setattr(whiteness, "AT_A_TIME", 1)
+    hs.audit.noise(rows(name), mechanism(name))
+    assert len(seen) > 4
+
+
+@pytest.mark.parametrize("most", [300, 2000])
+def test_distances_are_between_the_first_numbers_of_the_first_rows(most, monkeypatch):
+    """A part of a row where it has more than are compared, else whole rows."""
+    given = []
+    monkeypatch.setattr(whiteness, "MOST_AT_DISTANCES", most)
+    monkeypatch.setattr(whiteness, "AT_A_TIME", 1)
+    monkeypatch.setattr(whiteness, "_at_distances", lambda u: given.append(u) or 0.0)
+    noise = rows("identity")
+    hs.audit.noise(noise, mechanism("identity"))
+    np.testing.assert_allclose(given[0], noise.ravel()[:most] / SIGMA)
 
 
 def test_a_mixture_over_the_row_of_a_fault_costs_at_most_its_stake():

@@ -106,10 +106,10 @@ FAULTS = [
     ),
     (
         "audit/whiteness.py",
-        "leading.append(u[:few, :width])",
-        "leading.append(u[:1, :width])",
+        "place[:] = u[:few, : place.shape[1]]",
+        "place[:] = u[0, : place.shape[1]]",
         "blocks are looked for in one row alone",
-        f"{NOISE}::test_planted_faults_are_found_within_100_000_numbers",
+        f"{NOISE}::test_distances_are_between_the_first_numbers_of_the_first_rows",
     ),
     (
         "audit/whiteness.py",

@@ -111,18 +111,20 @@ def noise(rows: Iterable[ArrayLike], mechanism: Mechanism, *, level: float = 1e-
     bets: dict[str, Array] = {}
     paid: dict[str, Array] = {}
     width = max(AT_A_TIME // len(kept), REPEAT_COORDINATES)
-    few, leading = max(MOST_AT_DISTANCES // kept[0].size, 1), []
+    few = min(max(MOST_AT_DISTANCES // kept[0].size, 1), len(kept))
+    leading = np.empty((few, min(kept[0].size, MOST_AT_DISTANCES)))
     for start in range(0, kept[0].size, width):
         x = np.stack([row[start : start + width + 1] for row in kept]).astype(np.float64) / mechanism.sigma
         u = whitened(x)
         if not bets:
             bets["repeated_rows"] = _repeats(u, x, pivots)
-        leading.append(u[:few, :width])
+        place = leading[:, start : start + width]
+        place[:] = u[:few, : place.shape[1]]  # a copy: views would keep all of u
         for name, logs in _payments(u, width).items():  # of a product of bets, whose numbers are independent
             paid[name] = paid[name] + logs if name in paid else logs
     bets |= {name: _best(logs) for name, logs in paid.items()}
     bets["repeated_blocks"] = np.full(len(kept), -np.inf)  # it pays after the last row alone
-    bets["repeated_blocks"][-1] = _at_distances(np.concatenate(leading, axis=1).ravel()[:MOST_AT_DISTANCES])
+    bets["repeated_blocks"][-1] = _at_distances(leading.ravel())
     curves = np.stack(list(bets.values()))
     refuted = bool((np.logaddexp.reduce(curves, axis=0) - log(len(bets))).max() >= -log(level))
     highest = {name: float(curve.max()) for name, curve in bets.items()}
