@@ -176,7 +176,7 @@ def test_coordinates_that_are_looked_at_in_turn_say_what_all_at_once_do(name, mo
 @pytest.mark.parametrize("name", ["identity", "tree"])
 def test_coordinates_that_were_looked_at_are_not_kept(name, monkeypatch):
     """In float64 those of all rows would take twice the memory of rows in float32: the last turn's are enough."""
-    seen = []
+    seen: list[ref] = []
     make = whiteness._whitener
 
     def watched(matrix, count):
@@ -200,9 +200,14 @@ def test_coordinates_that_were_looked_at_are_not_kept(name, monkeypatch):
 def test_distances_are_between_the_first_numbers_of_the_first_rows(most, monkeypatch):
     """A part of a row where it has more than are compared, else whole rows."""
     given = []
+
+    def remembered(u):
+        given.append(u)
+        return 0.0
+
     monkeypatch.setattr(whiteness, "MOST_AT_DISTANCES", most)
     monkeypatch.setattr(whiteness, "AT_A_TIME", 1)
-    monkeypatch.setattr(whiteness, "_at_distances", lambda u: given.append(u) or 0.0)
+    monkeypatch.setattr(whiteness, "_at_distances", remembered)
     noise = rows("identity")
     hs.audit.noise(noise, mechanism("identity"))
     np.testing.assert_allclose(given[0], noise.ravel()[:most] / SIGMA)

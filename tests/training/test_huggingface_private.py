@@ -328,6 +328,7 @@ def test_artefacts_are_listed_each_with_whether_it_is_covered(trainer, tmp_path)
 
 def test_a_mean_that_needs_no_other_example_is_known_by_its_derivative():
     """A small dependence, far below what comparisons of losses allow, is seen; none is seen where there is none."""
+    torch.manual_seed(0)  # with some weights the product of all losses is next to nothing
     model = torch.nn.Sequential(torch.nn.Embedding(4, 3), torch.nn.Linear(3, 1))
     examples = [torch.tensor([at, (at * 2 + 1) % 4]) for at in range(4)]
 

@@ -1,5 +1,9 @@
 """Models that mix the examples of a batch, or write what they are, are found in the first pass; others train."""
 
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -255,6 +259,67 @@ def test_a_model_for_one_size_of_batches_is_tried_as_well():
 
     with pytest.raises(UnsupportedError, match="changes when the others"):
         first_step(six)
+
+
+@dataclass
+class Classes:
+    logits: Any
+
+
+def steps_of(change, returned):
+    """A model that returns something else than a tensor makes two steps; the promises of its record by status."""
+
+    class Wrapping(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Classifier(change)
+
+        def forward(self, x):
+            return returned(self.inner(x))
+
+    torch.manual_seed(0)
+    model = Wrapping()
+    engine = hs.torch.PrivacyEngine(hs.Mechanism(sampler=hs.Deterministic(bins=1, epochs=2), noise_multiplier=1.0))
+    model, optimizer, loader = engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.0),
+        data_loader=DataLoader(data()),
+        max_grad_norm=CLIP,
+    )
+    for x, y in loader:
+        optimizer.zero_grad()
+        output = model(x)
+        output = getattr(output, "logits", output)
+        (torch.nn.functional.cross_entropy(output, y) if output.dim() else output).backward()
+        optimizer.step()
+    return engine.record()
+
+
+def test_outputs_in_a_dataclass_are_compared():
+    with pytest.raises(UnsupportedError, match="changes when the others of a batch of 6 are replaced"):
+        steps_of(centred, Classes)
+    assert "norms" in steps_of(clamped, Classes).checked
+
+
+@pytest.mark.parametrize(
+    "returned", [lambda logits: logits.square().mean(), lambda logits: SimpleNamespace(logits=logits)]
+)
+def test_a_model_that_returns_nothing_for_each_example_has_norms_as_asserted(returned):
+    """As a loss, or an object of which nothing is known."""
+    with pytest.warns(UserWarning, match="returns no tensor with a row for each example, .* 'norms' as asserted"):
+        record = steps_of(centred, returned)
+    assert "norms" in record.asserted
+
+
+def test_a_model_that_takes_no_batch_of_one_example_many_times_has_norms_as_asserted():
+    def different(model, x):
+        if len(x) > 1 and bool((x[0] == x[-1]).all()):
+            raise ValueError("each example once, please")
+        return centred(model, x)
+
+    with pytest.warns(UserWarning, match="takes no batch of 6 times the same example, .* 'norms' as asserted"):
+        record = steps_of(different, lambda logits: logits)
+    assert "norms" in record.asserted
 
 
 def test_the_dimension_of_the_examples_is_the_one_that_is_shorter():

@@ -10,7 +10,7 @@ one batch, with the weights of the beginning, is no proof.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -169,9 +169,11 @@ def trial(devices: Sequence[torch.device]) -> Iterator[None]:
 
 
 def tensors_in(given: Any) -> list[torch.Tensor]:
-    """The tensors of real numbers in an output: of tuples, lists, mappings and what they hold, in order."""
+    """The tensors of real numbers in an output, in order: also in tuples, lists, mappings and dataclasses."""
     if isinstance(given, torch.Tensor):
         return [given] if given.is_floating_point() else []
+    if is_dataclass(given) and not isinstance(given, Mapping):
+        given = [getattr(given, part.name) for part in fields(given)]
     parts = given.values() if isinstance(given, Mapping) else given if isinstance(given, tuple | list) else ()
     return [tensor for part in parts for tensor in tensors_in(part)]
 

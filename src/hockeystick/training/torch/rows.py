@@ -37,14 +37,14 @@ def watch_rows(model: Any) -> list[str]:
     every step. So the first batch of several examples runs forward once more, without gradients and without its last
     example: rows that are still as many are not of the examples. And once more with all but one example replaced, which
     must change nothing for that one, nor what the pass writes, and whose gradient must not depend on those of others
-    (:mod:`.mixing`). Where the first of these passes ends
-    with an error, as of a model for one size of batches, a warning names the layers that it did not come to, and
-    training goes on.
+    (:mod:`.mixing`). Where the first of these passes ends with an error, as of a model for one size of batches, a
+    warning names the layers that it did not come to, and training goes on. So it does, with a warning, where nothing
+    that the model returns has a row for each example, as where it returns its loss.
 
     Args:
         model: as Opacus wrapped it.
 
-    Returns: the names of these layers, once the first batch has run.
+    Returns: the names of these layers, or in the second case of all that are trained, once the first batch has run.
     """
     axis, untried = 0 if model.batch_first else 1, list[str]()
 
@@ -63,7 +63,7 @@ def watch_rows(model: Any) -> list[str]:
 def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> list[str]:
     """Try a batch of so many examples without the last, and with all but one replaced, to compare what follows with.
 
-    Returns: the layers that the first of these did not come to.
+    Returns: the layers that the first of these did not come to; all of them where the second tells nothing.
     """
     inner = model._module
     bare = inner.module if isinstance(inner, DistributedDataParallel) else inner  # which waits for other processes
@@ -86,10 +86,11 @@ def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> l
         fewer, untried = _check_rows(model, lambda: outputs(_fewer), examples, axis)
     finally:
         state.undo()
-    if others is None:
-        return untried
+    axes = [] if others is None else axes_of(examples, others, fewer)
+    if others is None or all(own is None for own in axes):
+        return untried or _untold(model, examples, fails=others is None)
     with _unseen(model), torch.random.fork_rng(devices):
-        _check_backward(others, axes_of(examples, others, fewer), layers, examples, axis)
+        _check_backward(others, axes, layers, examples, axis)
     others = [other.detach() for other in others]
     replaced = Replaced(others, examples)
 
@@ -97,7 +98,6 @@ def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> l
         del given
         handle.remove()
         check_written(written, {key: getattr(key[0], key[2]) for key in written})
-        axes = axes_of(examples, others, fewer)
         if not replaced.differ(tensors_in(output), axes):
             return
         state = Written(inner)
@@ -209,6 +209,22 @@ def _check_rows(
             stacklevel=outside(),
         )
     return outputs, untried
+
+
+def _untold(model: Any, examples: int, *, fails: bool) -> list[str]:
+    """Warn that nothing tells whether the model mixes the examples; the names of its trained layers."""
+    reason = (
+        f"takes no batch of {examples} times the same example"
+        if fails
+        else "returns no tensor with a row for each example, alone or in tuples, lists, mappings and dataclasses"
+    )
+    warnings.warn(
+        f"The model {reason}, so whether it mixes the examples of a batch was not tried, and records have the promise "
+        "'norms' as asserted, not as checked; let the model return its outputs, and compute the loss outside of it.",
+        stacklevel=outside(),
+    )
+    trained = set(_trained(model))
+    return [name for name, part in model._module.named_modules() if part in trained]
 
 
 def _listed(names: Sequence[str]) -> str:
