@@ -167,12 +167,25 @@ def test_frozen_statistics_are_fine_until_they_thaw(training):
         made.epoch()
 
 
-@pytest.mark.parametrize("norm", [0, -1.0, float("inf"), float("nan"), "1", [1.0]])
-def test_clipping_norms_are_positive_numbers(norm, training):
-    with pytest.raises(InvalidInputError, match="'max_grad_norm' argument must be positive and finite"):
+@pytest.mark.parametrize("norm", [0, -1.0, 1e-31, float("inf"), float("nan"), "1", True, [1.0]])
+def test_clipping_norms_are_numbers_that_are_not_tiny(norm, training):
+    with pytest.raises(InvalidInputError, match=r"'max_grad_norm' argument must be finite and at least 7\.89e-31"):
         training(max_grad_norm=norm)
-    with pytest.raises(InvalidInputError, match="must be a list of 4 positive finite numbers"):
+    with pytest.raises(InvalidInputError, match=r"must be a list of 4 finite numbers, each at least 7\.89e-31"):
         training(max_grad_norm=norm, clipping="per_layer")
+    with pytest.raises(InvalidInputError, match=r"must be a list of 4 finite numbers, each at least 7\.89e-31"):
+        training(max_grad_norm=[1.0, 1.0, 1.0, norm], clipping="per_layer")
+
+
+@pytest.mark.parametrize("clipping", ["flat", "per_layer"])
+def test_clipping_norms_of_numpy_are_those_of_python(clipping, training):
+    norm = np.float32(0.5)
+    given, same = (norm, 0.5) if clipping == "flat" else ([norm] * 4, (0.5,) * 4)
+    runs = [training(max_grad_norm=value, clipping=clipping) for value in (given, same)]
+    for run in runs:
+        run.epoch()
+    for one, other in zip(*(run.model.parameters() for run in runs), strict=True):
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("mode", ["hooks", "ghost"])

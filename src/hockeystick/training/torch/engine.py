@@ -42,11 +42,11 @@ from hockeystick.training.torch.exact_shards import EXACT_CLASSES, ExactCriterio
 from hockeystick.training.torch.ghost import CLASSES, ghost_model
 from hockeystick.training.torch.guards import (
     GhostCriterion,
-    check_clip_norm,
     check_criterion,
     check_modules,
     check_optimizer,
     check_parameters,
+    checked_clip_norm,
     in_our_words,
     trained_by,
 )
@@ -236,7 +236,7 @@ class PrivacyEngine(Engine, opacus.PrivacyEngine):
         check_optimizer(optimizer, module)
         trained = trained_by(optimizer, module)
         check_parameters(trained)
-        check_clip_norm(max_grad_norm, clipping, len(trained))
+        max_grad_norm = checked_clip_norm(max_grad_norm, clipping, len(trained))
         check_options(options, super().make_private)
         if "criterion" in options:
             check_criterion(options["criterion"], options.get("loss_reduction", "mean"), grad_sample_mode)

@@ -17,9 +17,10 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from hockeystick.errors import InvalidInputError, UnsupportedError, shortened
 from hockeystick.misspelt import one_of
+from hockeystick.spec import plain
 from hockeystick.training.record import SLACK
 from hockeystick.training.torch.layers import check_layers, check_uses
-from hockeystick.training.torch.norms import clip_factors, numbers_in, scaled_sum, squared_norms, total_norm
+from hockeystick.training.torch.norms import SMALLEST, clip_factors, numbers_in, scaled_sum, squared_norms, total_norm
 from hockeystick.training.torch.private_names import check_processed_flag, mark_as_processed
 
 WIDE = (torch.float32, torch.float64)
@@ -30,26 +31,28 @@ MODES = ("hooks", "functorch", "ghost", "ghost_fsdp")
 CLIPPINGS = ("flat", "per_layer", "adaptive")
 
 
-def check_clip_norm(max_grad_norm: Any, clipping: str, parameters: int) -> None:
-    """Raise InvalidInputError unless there is a positive finite norm, one for every parameter where layers are clipped.
-
-    And for a way to clip that does not exist.
+def checked_clip_norm(max_grad_norm: Any, clipping: str, parameters: int) -> Any:
+    """What the user gave in Python's numbers: a norm from 2^-100, or one for every parameter where layers are clipped.
 
     Args:
         max_grad_norm: what the user gave.
-        clipping: "flat" or "per_layer".
+        clipping: "flat", "per_layer" or "adaptive".
         parameters: how many tensors are trained.
+
+    Raises: InvalidInputError for anything else, and for a way to clip that does not exist.
     """
     one_of("clipping", clipping, CLIPPINGS, "argument")
-    norms = max_grad_norm if clipping == "per_layer" and isinstance(max_grad_norm, Sequence) else [max_grad_norm]
-    positive = all(isinstance(norm, int | float) and 0.0 < norm < math.inf for norm in norms)
-    if not positive or (clipping == "per_layer" and (norms is not max_grad_norm or len(norms) != parameters)):
-        allowed = (
-            f"a list of {parameters} positive finite numbers" if clipping == "per_layer" else "positive and finite"
-        )
+    given = plain(max_grad_norm)
+    by_layer = clipping == "per_layer"
+    norms = given if by_layer and isinstance(given, list | tuple) and len(given) == parameters else [given]
+    sound = all(type(norm) in (int, float) and SMALLEST <= norm < math.inf for norm in norms)
+    if not sound or (by_layer and norms is not given):
+        allowed = f"a list of {parameters} finite numbers, each" if by_layer else "finite and"
         raise InvalidInputError(
-            f"The 'max_grad_norm' argument must be {allowed} for clipping={clipping!r}. Got {max_grad_norm!r} instead."
+            f"The 'max_grad_norm' argument must be {allowed} at least {SMALLEST:.3g}, for clipping={clipping!r}. "
+            f"Got {shortened(max_grad_norm)} instead."
         )
+    return given
 
 
 def check_criterion(criterion: Any, loss_reduction: str, grad_sample_mode: str) -> None:
