@@ -1,5 +1,6 @@
 """Models that mix the examples of a batch, or write what they are, are found in the first pass; others train."""
 
+import warnings
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -259,6 +260,14 @@ def test_a_model_for_one_size_of_batches_is_tried_as_well():
 
     with pytest.raises(UnsupportedError, match="changes when the others"):
         first_step(six)
+
+
+def test_a_trial_warns_of_nothing():
+    """torch tells of backward hooks that no input has a gradient for, once for the step of the training itself."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        first_step(clamped)
+    assert [str(warning.message) for warning in told if "/torch/mixing.py" in warning.filename] == []
 
 
 @dataclass
