@@ -89,6 +89,21 @@ def test_batches_of_one_size_cost_noise() -> None:
         assert hints(certify(Mechanism(sampler=left, noise_multiplier=1.5), delta=DELTA), Asked()) == []
 
 
+def test_batches_that_are_cut_near_their_mean_cost_noise() -> None:
+    """As much as the hint says; far above the mean nothing is said."""
+    whole = Poisson(sampling_prob=0.1, steps=50)
+
+    def cut(size: int) -> Mechanism:
+        sampler = whole.model_copy(update={"truncated_batch_size": size, "num_examples": 250})
+        return Mechanism(sampler=sampler, noise_multiplier=1.5)
+
+    hint = only_hint(certify(cut(25), delta=DELTA))
+    assert "Batches that are cut to 25 examples cost noise" in hint
+    true = certify(Mechanism(sampler=whole, noise_multiplier=1.5), delta=DELTA).bounds
+    assert true.upper * (1.0 - 1e-3) <= number_in(hint, "epsilon") <= true.upper * (1.0 + 1e-5)
+    assert hints(certify(cut(80), delta=DELTA), Asked()) == []
+
+
 def test_a_hint_answers_the_question_that_was_asked() -> None:
     drawn = Mechanism(sampler=RandomAllocation(bins=20), noise_multiplier=1.5)
     hint = only_hint(certify(Mechanism(sampler=Deterministic(bins=20), noise_multiplier=1.5), epsilon=0.5))

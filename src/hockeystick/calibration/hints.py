@@ -19,7 +19,7 @@ from hockeystick.settings import DEFAULT_WORK, SearchPolicy
 from hockeystick.types import Side
 
 WORTH_SAYING = 1e-2
-"""A two-sided gap in epsilon below this needs no hint."""
+"""A two-sided gap in epsilon below this needs no hint, and neither does another sampler that gains no more."""
 LOOK_SECONDS = 30.0
 """Most seconds for a number in a hint; without it the hint is given all the same."""
 
@@ -96,16 +96,23 @@ ONE_SIZE = (
     "In batches of exactly one size an example takes the place of another, which costs noise: with sampler.kind = "
     "'poisson', whose batches vary in size,"
 )
+CUT = (
+    "Batches that are cut to {size} examples cost noise, because one example can push another out: without "
+    "sampler.truncated_batch_size, to which a larger one comes close,"
+)
 
 
 def _of_the_sampler(certificate: CertificateBase, asked: Asked) -> str | None:
-    """The batches are fixed, shuffled, replayed or of one size, and others would be amplified, or amplified more."""
+    """The batches are fixed, shuffled, replayed, cut or of one size, and others would be amplified (more)."""
     mechanism = certificate.mechanism
     sampler, plain = mechanism.sampler, mechanism.strategy.kind == "identity"
     if asked.method is not None:
         return None
     if isinstance(sampler, FixedSize) and plain and sampler.cohort_steps == 1 and sampler.rate < 1.0:
         return _rather(ONE_SIZE, Poisson(sampling_prob=sampler.rate, steps=sampler.steps), certificate, asked)
+    if isinstance(sampler, Poisson) and plain and sampler.truncated_batch_size is not None:
+        uncut = Poisson(sampling_prob=sampler.sampling_prob, steps=sampler.steps)
+        return _rather(CUT.format(size=sampler.truncated_batch_size), uncut, certificate, asked)
     if sampler.kind not in _UNAMPLIFIED:
         return None
     assert isinstance(sampler, EpochSampler)
@@ -122,7 +129,7 @@ def _of_the_sampler(certificate: CertificateBase, asked: Asked) -> str | None:
 
 
 def _rather(start: str, sampler: Sampler, certificate: CertificateBase, asked: Asked) -> str | None:
-    """What is certified with another sampler, for the same unit and noise; None where it is no better."""
+    """What is certified with another sampler, for the same unit and noise; None where it is hardly better."""
     mechanism = certificate.mechanism
     drawn = Mechanism(sampler=sampler, noise_multiplier=mechanism.sigma, unit=mechanism.unit)
     try:
@@ -133,7 +140,7 @@ def _rather(start: str, sampler: Sampler, certificate: CertificateBase, asked: A
 
 
 def _with_direct(drawn: Mechanism, certificate: CertificateBase, asked: Asked) -> str | None:
-    """What is certified for a mechanism that has a law, for the question of the certificate; None where it is no less.
+    """What is certified for a mechanism that has a law, for the question of the certificate; None where hardly less.
 
     No kernel is compiled ahead: most often none is needed.
     """
@@ -141,13 +148,13 @@ def _with_direct(drawn: Mechanism, certificate: CertificateBase, asked: Asked) -
     delta = certificate.delta if isinstance(certificate.delta, float) else None
     if asked.epsilon is not None and delta is not None:
         less = whole_certificate(drawn, epsilon=asked.epsilon, delta=delta, method="direct", deadline=deadline)
-        if less.mechanism.sigma >= certificate.mechanism.sigma:
+        if less.mechanism.sigma >= (1.0 - WORTH_SAYING) * certificate.mechanism.sigma:
             return None
         return f"a noise multiplier of {number(less.mechanism.sigma)} is certified."
     epsilon = certificate.epsilon if isinstance(certificate.epsilon, float) else None
     question = Question(delta=delta, epsilon=epsilon)
     best = certify_with(drawn, question, deadline, ["direct"], None, SearchPolicy(), whole=False)
-    if best.bounds.upper >= certificate.bounds.upper:
+    if best.bounds.upper >= (1.0 - WORTH_SAYING) * certificate.bounds.upper:
         return None
     return f"{'delta' if delta is None else 'epsilon'} {number(best.bounds.upper)} is certified for this noise."
 
