@@ -76,8 +76,23 @@ def test_bad_options_are_named(small, options, says):
 
 def test_mechanisms_without_a_likelihood_ratio_are_refused_by_name(small):
     small.write_plan({"sampler.kind": '"shuffle"', "data.num_examples": "200"})
-    small.refuses("audit", "plan.toml", says=["ShuffledBatches"])
+    small.refuses("audit", "plan.toml", says=["ShuffledBatches", "parts 'sampler' and 'noise' alone"])
     assert small("audit", "plan.toml", "--seed", "1", "--part", "sampler").code == 0
+
+
+@pytest.mark.parametrize(
+    "change", [{"sampler.kind": '"shuffle"'}, {"sampler.kind": '"poisson"', "sampler.truncated_batch_size": "30"}]
+)
+def test_what_cannot_be_audited_is_refused_before_anything_is_computed(change, small, monkeypatch):
+    """Nothing is certified, and no other part is looked at."""
+
+    def late(*args, **named):
+        raise AssertionError("that is too late")
+
+    monkeypatch.setattr("hockeystick.certification.issue.certify", late)
+    monkeypatch.setattr("hockeystick.audit.parts.audit_part", late)
+    small.write_plan({"data.num_examples": "200", "data.batch_size": "20", **change})
+    small.refuses("audit", "plan.toml", "--noise-multiplier", "1", says=["cannot be audited"])
 
 
 LOOP = """

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from hockeystick._version import __version__
 from hockeystick.audit.addendum_format import FORMAT
 from hockeystick.audit.canary_scores import CanaryScores, Seed
-from hockeystick.audit.parts import PARTS, audit_part
+from hockeystick.audit.parts import PARTS, audit_part, check_parts
 from hockeystick.audit.sampling import check_level
 from hockeystick.audit.verdict import Level, Verdict
 from hockeystick.calls import called
@@ -300,6 +300,7 @@ def addendum(
     wanted = [part for part in PARTS if part in parts]
     share = level / (len(wanted) + (canaries is not None))
     size = _size(certificate, num_examples) if "sampler" in wanted else None
+    check_parts(wanted, certificate.mechanism)
     evidence = []
     for part in wanted:
         verdict = audit_part(

@@ -216,7 +216,8 @@ def check_supported(sampler: BatchSampler) -> None:
     if getattr(sampler, "truncated_batch_size", None) is not None:
         raise UnsupportedError(
             f"The sampler {sampler.kind!r} with 'truncated_batch_size' cannot be audited: its batches do not show "
-            "which examples were cut off. Audit the batches before they are cut, against the sampler without it."
+            "which examples were cut off. Audit the batches before they are cut, against the sampler without it, or "
+            "the parts 'noise' and 'mechanism' alone."
         )
 
 

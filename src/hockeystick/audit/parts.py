@@ -6,7 +6,9 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
+from hockeystick.audit.chances import check_supported
 from hockeystick.audit.outputs import mechanism as audit_mechanism
+from hockeystick.audit.ratios import ratio_of
 from hockeystick.audit.sampling import sampler as audit_sampler
 from hockeystick.audit.verdict import Verdict
 from hockeystick.audit.whiteness import noise as audit_noise
@@ -26,6 +28,15 @@ NUMBERS = 200_000
 FEWEST_PARAMETERS = 50
 MOST_ROWS = 10_000
 """Rows of noise that are looked at, as each is compared with all before it."""
+
+
+def check_parts(parts: Iterable[Part], mechanism: Mechanism) -> None:
+    """Raise UnsupportedError for a sampler or outputs that cannot be audited, before anything that takes long."""
+    for part in parts:
+        if part == "sampler":
+            check_supported(mechanism.sampler)
+        elif part == "mechanism":
+            ratio_of(mechanism)
 
 
 def audit_part(

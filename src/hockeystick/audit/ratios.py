@@ -110,8 +110,15 @@ def ratio_of(mechanism: Mechanism) -> Ratio:
     elif type(pair) in FAMILIES and not isinstance(pair, AveragedSteps):
         why = family_of(pair).refusal(pair, Side.LOWER)
     if make is None or why is not None:
-        raise UnsupportedError(f"The pair {_named(pair)} of this mechanism cannot be audited: {why}.")
+        raise _refused(pair, why or "")
     return make(mechanism, pair)
+
+
+def _refused(pair: DominatingPair, why: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"The pair {_named(pair)} of this mechanism cannot be audited: {why}; audit the parts 'sampler' and 'noise' "
+        "alone."
+    )
 
 
 def _named(pair: DominatingPair) -> str:
@@ -154,9 +161,7 @@ def _known(mechanism: Mechanism, pair: DominatingPair) -> Ratio:
     """One Gaussian: the mean of the worst of the fixed batches."""
     sampler = mechanism.sampler
     if not isinstance(sampler, Deterministic) or sampler.remainder is not None:
-        raise UnsupportedError(
-            f"The pair {type(pair).__name__} of this mechanism cannot be audited: its batches differ in size."
-        )
+        raise _refused(pair, "its batches differ in size")
     worst = int(np.argmax(mechanism.matrix.bin_norms(sampler.bins)))
     mean = mechanism.matrix.bin_means(sampler.bins)[:, worst] / mechanism.sigma
     return Ratio(lambda y: mean @ y - 0.5 * float(mean @ mean), batches=sampler.bins, batch=worst)
@@ -278,9 +283,9 @@ def _placed(mechanism: Mechanism, pair: PlacedCopies) -> Ratio:
     """The mean over all ways to place the examples in bins: a product of generating functions, in every epoch."""
     sigma, k = pair.noise_multiplier, pair.examples
     if pair.sampling_prob < 1.0:
-        raise UnsupportedError(
-            "The pair Users of PlacedCopies of this mechanism cannot be audited: no likelihood ratio is available for "
-            "several examples that are sampled in secret groups."
+        raise _refused(
+            dominating_pair(mechanism),
+            "no likelihood ratio is available for several examples that are sampled in secret groups",
         )
     counts = np.arange(k + 1.0)[:, None, None]
     factorials = np.array([lgamma(count + 1.0) for count in range(k + 1)])[:, None, None]

@@ -145,9 +145,10 @@ def command(
     if at is not None:
         Question(delta=at)  # refuses a bad number before what takes long to import
     common.budget_seconds(budget)
-    from hockeystick.audit.parts import audit_part
+    from hockeystick.audit.parts import audit_part, check_parts
     from hockeystick.certification.issue import certify
 
+    check_parts(wanted, mechanism)
     with common.working("auditing", budget, mechanism) as deadline:
         claim = certify(mechanism, delta=at, deadline=deadline) if "mechanism" in wanted else None
         verdicts = [
