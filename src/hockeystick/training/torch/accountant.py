@@ -183,9 +183,9 @@ class Accountant(IAccountant):
             steps += 1
             if steps > sampler.drawn - before:
                 raise UnsupportedError(
-                    f"This step is number {steps}, and the loader that make_private returned has given "
-                    f"{sampler.drawn - before}; train on its batches, each in one step, because those "
-                    "of another loader are not Poisson batches."
+                    f"This step is number {steps}, and the loader that make_private returned has given batches for "
+                    f"{sampler.drawn - before} so far; train on its batches, each in one step, because those of "
+                    "another loader are not Poisson batches."
                 )
             if optimizer.accumulated_iterations != 1:
                 raise UnsupportedError(
