@@ -412,6 +412,8 @@ def test_plots_that_cannot_be_written(cli: Any) -> None:
         (("list",), "samplers"),
         (("list", "foo"), "'foo'"),
         (("list", "Samplers"), "strategies, samplers, accountants, support"),
+        (("list", "strategie"), "The 'topic' argument must be"),
+        (("list", "strategie"), "(did you mean 'strategies'?)."),
         (("list", "samplers", "x"), "x"),
         (("verify",), "CERTIFICATE"),
         (("reproduce", "no-such-paper"), "'no-such-paper'"),

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from hockeystick.cli import common
-from hockeystick.errors import InvalidInputError, shortened
 
 TOPICS = ("strategies", "samplers", "accountants", "support", "generators")
 
@@ -18,10 +17,10 @@ def command(
 
     'support' lists which accountant supports which sampler and strategy; 'generators' are those of other libraries.
     """
-    if topic not in TOPICS:
-        raise InvalidInputError(f"The topic must be one of {', '.join(TOPICS)}. Got {shortened(topic)} instead.")
+    from hockeystick.misspelt import one_of
     from hockeystick.report.listing import listing
 
+    one_of("topic", topic, TOPICS, "argument")
     rows = listing(topic)
     if json:
         common.emit_json({topic: rows})
