@@ -326,8 +326,20 @@ def test_a_model_that_takes_no_batch_of_one_example_many_times_has_norms_as_asse
             raise ValueError("each example once, please")
         return centred(model, x)
 
-    with pytest.warns(UserWarning, match="takes no batch of 6 times the same example, .* 'norms' as asserted"):
+    with pytest.warns(UserWarning, match="takes no batch of one example many times, .* 'norms' as asserted"):
         record = steps_of(different, lambda logits: logits)
+    assert "norms" in record.asserted
+
+
+def test_a_model_whose_shapes_follow_what_is_in_a_batch_has_norms_as_asserted():
+    """Here the last of six examples makes twice as many columns, and is in neither batch that is tried."""
+
+    def by_content(logits):
+        wide = len(logits) == EXAMPLES and bool(logits[-1, 0] != logits[0, 0])
+        return torch.cat([logits, logits], dim=1) if wide else logits
+
+    with pytest.warns(UserWarning, match="tensors of other shapes for a batch of one example many times, .* asserted"):
+        record = steps_of(clamped, by_content)
     assert "norms" in record.asserted
 
 

@@ -28,6 +28,11 @@ FAILURES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeErro
 MOST = 3
 """Layers that a warning names."""
 
+TAKES_NONE = "takes no batch of one example many times"
+HAS_NO_ROWS = "returns no tensor with a row for each example, alone or in tuples, lists, mappings and dataclasses"
+HAS_OTHER_SHAPES = "returns tensors of other shapes for a batch of one example many times"
+"""Why nothing tells whether a model mixes examples."""
+
 
 def watch_rows(model: Any) -> list[str]:
     """Have a wrapped model raise UnsupportedError where a row is of something else than an example, or of several.
@@ -54,16 +59,18 @@ def watch_rows(model: Any) -> list[str]:
         examples = _examples([inputs, named], axis)
         if examples > 1:
             handle.remove()
-            untried.extend(_compare(model, inputs, named, examples, axis))
+            _compare(model, inputs, named, examples, axis, untried)
 
     handle = model._module.register_forward_pre_hook(before, with_kwargs=True)
     return untried
 
 
-def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> list[str]:
+def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int, untried: list[str]) -> None:
     """Try a batch of so many examples without the last, and with all but one replaced, to compare what follows with.
 
-    Returns: the layers that the first of these did not come to; all of them where the second tells nothing.
+    Args:
+        untried: is given the layers that the first of these does not come to; all of them where the second tells
+            nothing.
     """
     inner = model._module
     bare = inner.module if isinstance(inner, DistributedDataParallel) else inner  # which waits for other processes
@@ -83,12 +90,14 @@ def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> l
         with _graph(model, layers):
             others = outputs(_alike, graph=True)
         written = state.undo()
-        fewer, untried = _check_rows(model, lambda: outputs(_fewer), examples, axis)
+        fewer, missed = _check_rows(model, lambda: outputs(_fewer), examples, axis)
     finally:
         state.undo()
+    untried += missed
     axes = [] if others is None else axes_of(examples, others, fewer)
     if others is None or all(own is None for own in axes):
-        return untried or _untold(model, examples, fails=others is None)
+        untried += [] if missed else _untold(model, TAKES_NONE if others is None else HAS_NO_ROWS)
+        return
     with _unseen(model), torch.random.fork_rng(devices):
         _check_backward(others, axes, layers, examples, axis)
     others = [other.detach() for other in others]
@@ -98,7 +107,11 @@ def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> l
         del given
         handle.remove()
         check_written(written, {key: getattr(key[0], key[2]) for key in written})
-        if not replaced.differ(tensors_in(output), axes):
+        found = tensors_in(output)
+        alike = [one.shape == other.shape for one, other in zip(found, others, strict=False)]
+        if not any(same and own is not None for same, own in zip(alike, axes, strict=False)):
+            untried.extend([] if missed else _untold(model, HAS_OTHER_SHAPES))
+        if not replaced.differ(found, axes):
             return
         state = Written(inner)
         with without_dropout():
@@ -112,7 +125,6 @@ def _compare(model: Any, inputs: Any, named: Any, examples: int, axis: int) -> l
             )
 
     handle = inner.register_forward_hook(after)
-    return untried
 
 
 @contextmanager
@@ -213,13 +225,8 @@ def _check_rows(
     return outputs, untried
 
 
-def _untold(model: Any, examples: int, *, fails: bool) -> list[str]:
+def _untold(model: Any, reason: str) -> list[str]:
     """Warn that nothing tells whether the model mixes the examples; the names of its trained layers."""
-    reason = (
-        f"takes no batch of {examples} times the same example"
-        if fails
-        else "returns no tensor with a row for each example, alone or in tuples, lists, mappings and dataclasses"
-    )
     warnings.warn(
         f"The model {reason}, so whether it mixes the examples of a batch was not tried, and records have the promise "
         "'norms' as asserted, not as checked; let the model return its outputs, and compute the loss outside of it.",
