@@ -42,7 +42,7 @@ def test_no_triple_has_more_than_the_opposite_one_and_its_charges(name: str) -> 
     """
     run = SETTINGS[name]
     spacing, places, _ = run.lattice
-    base, charged, far, most = bound_of(name)
+    base, charged, far, less, most = bound_of(name)
     logs = log_places(spacing, -places, places)
     weights, reach = np.exp(-0.5 * logs), charged.shape[0]
     rng = np.random.default_rng(48)
@@ -55,7 +55,10 @@ def test_no_triple_has_more_than_the_opposite_one_and_its_charges(name: str) -> 
         for away in (0, 1, 3, 10, 40):
             for r in (0, 1, 2, 5, 10, 20, 50, 100, places):
                 first, last = places + away - r, min(places + away + r, 2 * places)
-                allowed = 0.0 if r < away else charged[away, r] if r < reach else far
+                allowed = 0.0
+                if r >= away:
+                    allowed = far - (less[r - away] if r - away < less.size else 0.0)
+                    allowed += charged[away, r] if r < reach else 0.0
                 assert beyond[last + 1] - beyond[first] <= allowed + 1e-13
 
 
@@ -66,7 +69,7 @@ def test_cells_that_are_left_when_all_are_looked_at_are_charged(monkeypatch: pyt
     monkeypatch.setattr(charges, "MOST_CELLS", 40)
     few = charges.charges(rate, distance, spacing, places, share, nothing)
     assert few.far > all_cells.far + 0.02 * float(few.base.sum())
-    assert np.all(few.charged >= all_cells.charged)
+    assert np.all(few.far + few.charged >= all_cells.far + all_cells.charged)
 
 
 def test_the_base_is_the_opposite_triple_with_bins_for_places() -> None:
@@ -106,20 +109,23 @@ def test_what_triples_add_is_charged_at_all_ratios(monkeypatch: pytest.MonkeyPat
     base = opposite(0.3, 1.0, log_places(0.01, -200, 400), Side.UPPER)
     short = np.triu(np.random.default_rng(4).uniform(1e-3, 2e-3, (20, 20)))
     short[0, 0] = 0.0  # or the first step would have it
-    far = 1.5e-3
+    far, less = 1.5e-3, np.array([1.5e-3, 1e-3, 2e-4])
 
-    def values(short: np.ndarray, far: float) -> np.ndarray:
-        monkeypatch.setattr(backward_induction, "charges", lambda *given: Charges(base, short, far, base))
+    def values(short: np.ndarray, far: float, less: np.ndarray) -> np.ndarray:
+        monkeypatch.setattr(backward_induction, "charges", lambda *given: Charges(base, short, far, less, base))
         return upper_values(run, nothing)[::-1]
 
     first = one_step(np.exp(log_places(0.01, -201, 1)), 0.3, 1.0)
     slopes = np.diff(first) / np.diff(np.exp(log_places(0.01, -201, 1)))
     least = np.minimum.accumulate((np.diff(slopes) * np.sqrt(x))[::-1])
-    alone, roots = values(0.0 * short, 0.0), np.sqrt(x[::-1])
-    added = values(0.0 * short, far) - alone
-    assert np.allclose(added[:-1], (roots * far * least[np.maximum(np.arange(201), 20)])[:-1], rtol=1e-3, atol=1e-12)
-    added = values(short, 0.0) - alone
-    assert np.allclose(added[:20], roots[:20] * (short @ (least[:20] - least[1:21])), rtol=2e-3, atol=1e-12)
+    steps, roots = least - np.append(least[1:], 0.0), np.sqrt(x[::-1])
+    alone = values(0.0 * short, 0.0, np.zeros(0))
+    added = values(0.0 * short, far, less) - alone
+    expected = far * least - np.array([steps[n : n + 3] @ less[: 201 - n] for n in range(201)])
+    assert np.allclose(added[:-4], (roots * expected)[:-4], rtol=1e-3, atol=1e-12)
+    assert np.all(expected[1:100] < 0.99 * far * least[1:100])
+    added = values(short, 0.0, np.zeros(0)) - alone
+    assert np.allclose(added[:20], roots[:20] * (short @ steps[:20]), rtol=2e-3, atol=1e-12)
     assert np.all(added[20:] == 0.0)
 
 

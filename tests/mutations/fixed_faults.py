@@ -219,17 +219,24 @@ FAULTS = [
     ),
     (
         BACKWARDS,
-        "charged @ (falling[:reach] - falling[1 : reach + 1])",
-        "0.0 * falling[:reach]",
+        "charged @ steps[:reach]",
+        "0.0 * steps[:reach]",
         "what triples add at short intervals is not charged",
         f"{GAMES}::test_what_triples_add_is_charged_at_all_ratios",
     ),
     (
         BACKWARDS,
-        "added[::-1] += far * falling[beyond]",
-        "",
+        "others = far * falling",
+        "others = 0.0 * falling",
         "what triples add however far curvature reaches is not charged",
         f"{GAMES}::test_what_triples_add_is_charged_at_all_ratios",
+    ),
+    (
+        CHARGES,
+        "far - left[left < far]",
+        "far - 0.0 * left[left < far]",
+        "short intervals are charged nothing, and not what no triple exceeds",
+        NO_TRIPLE,
     ),
     (
         BINS,

@@ -28,13 +28,14 @@ from hockeystick.types import Side
 
 Tick = Callable[[], None]
 
-BLUR, NODES = 1e-4, 68
-"""Share of the second moment of a step that places add, where there are so many nodes per unit of score."""
+BLUR, NODES, FEW_STEPS = 1e-4, 68, 100
+"""Share of the second moment of a step that places add, where there are so many nodes per unit of score; with fewer
+steps it is less, as epsilons are read at places."""
 MARGIN = 0.03
 """The lattice ends where delta is this share of the smallest one that matters."""
 LONGEST, LARGEST_EXPONENT = 40.0, 200.0
 """The largest epsilon of a lattice, and the largest exponent of a tilt."""
-FEWEST_PLACES, MOST_PLACES, COARSEST = 2000, 40_000, 7.0
+FEWEST_PLACES, MOST_PLACES, COARSEST = 3500, 40_000, 7.0
 """How many places a lattice has, and how many times as wide as wanted they may be where it would have more."""
 SHARE = 4e-4
 """Share that may be charged for triples inside cells, where there are so many nodes per unit of score."""
@@ -77,7 +78,7 @@ def planned(rate: float, distance: float, steps: int, smallest_delta: float, nod
     end, order = _reach(rate, distance, steps, MARGIN * smallest_delta)
     if end > LONGEST:
         return None
-    blur = BLUR * (NODES / nodes) ** 2
+    blur = BLUR * (NODES / nodes) ** 2 * min(max(steps / FEW_STEPS, 0.25), 1.0)
     wanted = min(rate * sqrt(6.0 * blur * expm1(min(distance**2, 700.0))), end / FEWEST_PLACES)
     spacing = max(wanted, end / MOST_PLACES)
     if spacing > COARSEST * wanted:
@@ -141,20 +142,23 @@ def upper_values(run: Run, tick: Tick) -> Array:
     """At least ``V_steps`` at ``e^(i spacing)``, i = -places, ..., 0: shape (places + 1,)."""
     lattice = run.lattice
     spacing, places, _ = lattice
-    base, charged, far, most = charges(run.rate, run.distance, spacing, places, run.share, tick)
+    base, charged, far, less, most = charges(run.rate, run.distance, spacing, places, run.share, tick)
     roots = np.exp(-0.5 * log_places(spacing, -places, 2 * places))
     correlation = Correlation(lattice, base * roots, most * roots)
     x = np.exp(log_places(spacing, -places, 0))
     values, reach = np.zeros(places + 1), charged.shape[0]
-    beyond = np.maximum(np.arange(places + 1), reach)
     for _ in range(run.steps):
         tick()
-        curvature = _curvature(values, x, spacing) * np.sqrt(x)
-        falling = np.minimum.accumulate(curvature[::-1])
-        rest = curvature - falling[::-1]
-        added = correlation.of(Side.UPPER, _around(falling[::-1]), _around(rest))
-        added[::-1][:reach] += charged @ (falling[:reach] - falling[1 : reach + 1])
-        added[::-1] += far * falling[beyond]
+        curvature = (_curvature(values, x, spacing) * np.sqrt(x))[::-1]
+        falling = np.minimum.accumulate(curvature)
+        rest = curvature - falling
+        added = correlation.of(Side.UPPER, _around(falling[::-1]), _around(rest[::-1]))
+        steps = falling - np.append(falling[1:], 0.0)
+        others = far * falling
+        others[:reach] += charged @ steps[:reach]
+        if less.size:
+            others -= np.correlate(np.append(steps, np.zeros(less.size - 1)), less)
+        added += others[::-1]
         values = np.minimum((values + np.sqrt(x) * added) * (1.0 + ROUNDING), x)
     return values
 

@@ -9,7 +9,7 @@ Proof: docs/theory/fixed-size.md, "The run backwards".
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from math import expm1, inf, pi, sinh, sqrt
+from math import ceil, expm1, inf, pi, sinh, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +21,8 @@ from hockeystick.laws.law import Array
 from hockeystick.laws.triples import covered, log_places, mirrored, on_circle, opposite
 from hockeystick.types import Side
 
-REACH = 850
-"""Places around a ratio of 1 at which intervals are charged one by one."""
+REACH, MOST_REACH = 20.0, 2000
+"""Intervals up to so many standard deviations of a step are charged one by one, and at most so many places."""
 MOST_CELLS = 6000
 """So many cells are looked at."""
 WHOLE = 0.05
@@ -45,15 +45,16 @@ class Charges(NamedTuple):
 
     Attributes:
         base: means of o of the opposite triple over bins; shape (3 places + 1,), at i = -places, ..., 2 places.
-        charged: shape (n, n), n <= REACH: at ``i = -k`` what other triples may add to that, for a curvature of 1 at all
-            places from -r to r, at [k, r].
-        far: the same for all r >= max(k, n).
+        far: what other triples may add to that at ``i = -k``, for a curvature of 1 at all places from -r to r, r >= k.
+        less: by how much less that is where ``r - k`` is 0, 1, ...; shape (m,).
+        charged: by how much more it is, at [k, r]; shape (n, n), n <= MOST_REACH.
         most: o of all triples, at the same places as ``base``.
     """
 
     base: Array
     charged: Array
     far: float
+    less: Array
     most: Array
 
 
@@ -76,7 +77,9 @@ class _Corners:
 
     def __init__(self, rate: float, distance: float, spacing: float, places: int) -> None:
         self.rate, self.distance, self.spacing = rate, distance, spacing
-        self.reach = min(REACH, places)
+        self.deviation = rate * sqrt(expm1(min(distance**2, 700.0))) / spacing
+        """The standard deviation of the likelihood ratio of opposite gradients, in places."""
+        self.reach = min(ceil(REACH * self.deviation), MOST_REACH, places)
         fine = ends_of_parts(spacing, -places, 2 * places)
         self.base = means(opposite(rate, distance, fine, Side.UPPER), spacing, -places, 2 * places)
         logs = log_places(spacing, -places, places)
@@ -87,7 +90,7 @@ class _Corners:
         weighed = weights * self.most
         outside = np.cumsum(weighed[: places + 1]) + np.cumsum(weighed[: places - 1 : -1])
         inside = places - int(np.searchsorted(outside, BEYOND * self.total))
-        self.near = min(max(inside + 1, 2 * REACH), places)
+        self.near = min(max(inside + 1, 2 * self.reach), places)
         kept = slice(places - self.near, places + self.near + 1)
         self.weights, self.own = weights[kept], self.base[kept]
         # A mean over a bin is at most the value at the next place: o rises towards 1.
@@ -156,20 +159,20 @@ def charges(
     # No triple has an o above the most, which is that of the opposite one from 1 on.
     logs = log_places(spacing, -corners.reach + 1, -1)
     own = slice(places - corners.reach + 1, places)
-    left = np.cumsum((np.exp(-0.5 * logs) * np.maximum(corners.most[own] - corners.base[own], 0.0))[::-1])
+    beyond = (np.exp(-0.5 * logs) * np.maximum(corners.most[own] - corners.base[own], 0.0))[::-1]
+    left = np.append(0.0, np.cumsum(beyond))
     limit = np.zeros_like(charged)
-    charge(limit, np.append(0.0, left), np.zeros(1))
+    charge(limit, left, np.zeros(1))
     most = np.append(corners.most, corners.base[corners.most.size :])  # the opposite triple has the most beyond 1
-    return Charges(corners.base, np.minimum(charged, limit), far, most)
+    return Charges(corners.base, np.maximum(np.minimum(charged, limit) - far, 0.0), far, far - left[left < far], most)
 
 
 def _allowed(corners: _Corners, share: float, tick: Callable[[], None]) -> dict[tuple[float, float], float]:
     """What is added to each corner for what is inside cells: the cells that exceed by most are divided first."""
     rate, squared = corners.rate, corners.distance**2
     scale = 1.0 / (4.0 * sinh(0.25 * corners.spacing))
-    deviation = rate * sqrt(expm1(min(squared, 700.0))) / corners.spacing
     with np.errstate(divide="ignore"):
-        allowed = share * corners.total * (1.0 + (SHORT * deviation / np.arange(corners.reach)) ** 2)
+        allowed = share * corners.total * (1.0 + (SHORT * corners.deviation / np.arange(corners.reach)) ** 2)
     charged = np.zeros(corners.reach)
 
     def sides(cell: Cell) -> tuple[float, float]:
