@@ -58,6 +58,10 @@ settings.load_profile("same")
 # are others (docs/theory/exact-sums.md). It has to be there before torch is imported.
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
+# There is a test process on each core. Threads of linear algebra inside each would wait for each other, and turn while
+# they wait: tests of small matrices took ten times as long. It has to be there before numpy is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A shell that starts the tests in the background makes them ignore Ctrl-C, and those of interruptions would never end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from hockeystick.errors import InvalidInputError
 from hockeystick.execution import executor
@@ -173,12 +173,12 @@ def blas_threads() -> set[int]:
 
 
 def test_matrix_products_stay_on_their_thread_until_the_last_chunk_is_done():
-    before = blas_threads()
-    with one_blas_thread():
+    with threadpool_limits(2, user_api="blas"):
         with one_blas_thread():
+            with one_blas_thread():
+                assert blas_threads() == {1}
             assert blas_threads() == {1}
-        assert blas_threads() == {1}
-    assert blas_threads() == before
+        assert blas_threads() == {2}
 
 
 CTRL_C = """
