@@ -27,8 +27,8 @@ FAULTS = [
     ),
     (
         "src/hockeystick/laws/kernels.py",
-        "skipped_p += mi * gi * others.high_p[h.size - within]",
-        "skipped_p += 0.0",
+        "            skipped_p += p\n            beyond",
+        "            beyond",
         "products that overflow lose their P-mass",
         "tests/laws/test_far.py",
     ),

@@ -44,6 +44,25 @@ class Partners(NamedTuple):
     high_p: Array
 
 
+class Pairs(NamedTuple):
+    """All pairs of a node of one law and a node of the other.
+
+    Attributes:
+        ratios, masses: of the nodes of the first law.
+        others: the nodes of the second law.
+        product: whether ratios are multiplied, or added.
+        square: whether both laws are the same, so that half the pairs suffice.
+        ends: which pairs are not visited.
+    """
+
+    ratios: Array
+    masses: Array
+    others: Partners
+    product: bool
+    square: bool
+    ends: Ends
+
+
 def _partners_of(h: Array, mass_h: Array) -> Partners:
     """These nodes with the sums of their masses, added one by one."""
 
@@ -131,62 +150,10 @@ def spread_pairs(
     Returns (masses, p_inf, skipped_q, skipped_p). Above the last node the Q-mass stays there, and p_inf is the excess
     P-mass. With ``square`` the skipped masses are counted at both ends of a pair: never understated.
     """
-    others, edge = _partners_of(h, mass_h), _open_above(grid)
-    spread: tuple[Array, float, float, float] = _spread_pairs(g, mass_g, others, edge, product, square, ends)
-    return spread
-
-
-@kernel
-def _spread_pairs(
-    g: Array, mass_g: Array, others: Partners, edge: Array, product: bool, square: bool, ends: Ends
-) -> tuple[Array, float, float, float]:
-    """:func:`spread_pairs`, given the edges of its cells and the partners with the sums of their masses."""
-    h, mass_h = others.ratios, others.masses
-    n = edge.size - 1
-    out = np.zeros(n)  # a new array shares no memory, which makes loops faster than one that is given
-    p_inf, skipped_q, skipped_p = 0.0, 0.0, 0.0
-    both = 2.0 if square else 1.0
-    for i in range(g.size):
-        mi, gi = mass_g[i], g[i]
-        if mi == 0.0:
-            continue
-        lo, hi, q, p = _visited(mi, gi, others, product, ends.skip)
-        skipped_q += both * q
-        skipped_p += both * p
-        within = _within(gi, h, product, ends.limit)
-        if within < h.size:  # each row counts its own ones, so both orders of a pair are counted
-            hi = min(hi, within)
-            skipped_q += mi * others.high_q[h.size - within]
-            skipped_p += mi * gi * others.high_p[h.size - within]
-        if square:
-            lo = max(lo, i)
-        if lo >= hi:
-            continue
-        k = _cell(edge, gi * h[lo] if product else gi + h[lo])
-        base, top = edge[k], edge[k + 1]
-        in_cell, above_base = 0.0, 0.0
-        for j in range(lo, hi):
-            ratio = gi * h[j] if product else gi + h[j]
-            m = (mi if j == i else both * mi) * mass_h[j]
-            if ratio >= top:
-                upper = min(above_base / (top - base), in_cell)
-                out[k + 1] += upper
-                out[k] += in_cell - upper
-                in_cell, above_base = 0.0, 0.0
-                k += 1
-                while ratio >= edge[k + 1]:
-                    k += 1
-                base, top = edge[k], edge[k + 1]
-            in_cell += m
-            above_base += m * max(ratio - base, 0.0)
-        if k == n - 1:
-            out[k] += in_cell
-            p_inf += above_base
-        else:
-            upper = min(above_base / (top - base), in_cell)
-            out[k + 1] += upper
-            out[k] += in_cell - upper
-    return out, p_inf, skipped_q, skipped_p
+    pairs = Pairs(g, mass_g, _partners_of(h, mass_h), product, square, ends)
+    masses, excess = np.zeros(grid.size), np.zeros(grid.size)
+    skipped_q, skipped_p, _ = _add_pairs(pairs, _open_above(grid), True, masses, excess)
+    return masses, float(excess[-1]), skipped_q, skipped_p
 
 
 def contract_pairs(
@@ -196,49 +163,61 @@ def contract_pairs(
 
     With each cell's mass at its barycentre P/Q it is a mean-preserving contraction.
     """
-    others, edge = _partners_of(h, mass_h), _open_above(grid)
-    contracted: tuple[Array, Array, float] = _contract_pairs(g, mass_g, others, edge, product, square, ends)
-    return contracted
+    pairs = Pairs(g, mass_g, _partners_of(h, mass_h), product, square, ends)
+    masses, moments = np.zeros(grid.size), np.zeros(grid.size)
+    _, _, beyond = _add_pairs(pairs, _open_above(grid), False, masses, moments)
+    return masses, moments, beyond
 
 
 @kernel
-def _contract_pairs(
-    g: Array, mass_g: Array, others: Partners, edge: Array, product: bool, square: bool, ends: Ends
-) -> tuple[Array, Array, float]:
-    """:func:`contract_pairs`, given the edges of its cells and the partners with the sums of their masses."""
+def _add_pairs(pairs: Pairs, edge: Array, spread: bool, masses: Array, moments: Array) -> tuple[float, float, float]:
+    """:func:`spread_pairs` or :func:`contract_pairs`, given the edges of cells: one kernel is compiled, and not two.
+
+    Adds to ``masses`` and ``moments``, shape (cells,); of a spread the last moment is the excess, and others are zero.
+    Returns the masses of the pairs that are not visited, and the P-mass of those of them beyond the limit.
+    """
+    others, ends, product = pairs.others, pairs.ends, pairs.product
     h, mass_h = others.ratios, others.masses
-    out_q, out_p = np.zeros(edge.size - 1), np.zeros(edge.size - 1)
-    beyond = 0.0
-    both = 2.0 if square else 1.0
-    for i in range(g.size):
-        mi, gi = mass_g[i], g[i]
+    last = masses.size - 1
+    skipped_q, skipped_p, beyond = 0.0, 0.0, 0.0
+    both = 2.0 if pairs.square else 1.0
+    for i in range(pairs.ratios.size):
+        mi, gi = pairs.masses[i], pairs.ratios[i]
         if mi == 0.0:
             continue
-        lo, hi, _, _ = _visited(mi, gi, others, product, ends.skip)
+        lo, hi, q, p = _visited(mi, gi, others, product, ends.skip)
+        skipped_q += both * q
+        skipped_p += both * p
         within = _within(gi, h, product, ends.limit)
-        if within < h.size:
+        if within < h.size:  # each row counts its own ones, so both orders of a pair are counted
             hi = min(hi, within)
-            beyond += mi * gi * others.high_p[h.size - within]
-        if square:
-            lo = max(lo, i)
-        if lo >= hi:
+            p = mi * gi * others.high_p[h.size - within]
+            skipped_q += mi * others.high_q[h.size - within]
+            skipped_p += p
+            beyond += p
+        j = max(lo, i) if pairs.square else lo
+        if j >= hi:
             continue
-        k = _cell(edge, gi * h[lo] if product else gi + h[lo])
-        top = edge[k + 1]
-        in_cell, moment = 0.0, 0.0
-        for j in range(lo, hi):
-            ratio = gi * h[j] if product else gi + h[j]
-            m = (mi if j == i else both * mi) * mass_h[j]
-            if ratio >= top:
-                out_q[k] += in_cell
-                out_p[k] += moment
-                in_cell, moment = 0.0, 0.0
+        ratio = gi * h[j] if product else gi + h[j]
+        k = _cell(edge, ratio)
+        while j < hi:  # a run of partners in one cell
+            while ratio >= edge[k + 1]:
                 k += 1
-                while ratio >= edge[k + 1]:
-                    k += 1
-                top = edge[k + 1]
-            in_cell += m
-            moment += m * ratio
-        out_q[k] += in_cell
-        out_p[k] += moment
-    return out_q, out_p, beyond
+            base, top = edge[k] if spread else 0.0, edge[k + 1]
+            in_cell, above_base = 0.0, 0.0
+            while ratio < top:
+                m = (mi if j == i else both * mi) * mass_h[j]
+                in_cell += m
+                above_base += m * max(ratio - base, 0.0)
+                j += 1
+                if j == hi:
+                    break
+                ratio = gi * h[j] if product else gi + h[j]
+            if spread and k < last:
+                upper = min(above_base / (top - base), in_cell)
+                masses[k + 1] += upper
+                masses[k] += in_cell - upper
+            else:
+                masses[k] += in_cell
+                moments[k] += above_base
+    return skipped_q, skipped_p, beyond
