@@ -31,8 +31,8 @@ RUNS = {
     "bins": hs.Mechanism(strategy=hs.BandedSquareRoot(bands=2), sampler=hs.BallsInBins(bins=12), noise_multiplier=1.0),
 }
 KEPT = (
-    *(fresh_epochs._KNOWN, split_noise._KNOWN, separated_windows._KNOWN),
-    *(participation_windows._KNOWN, participation_windows._CHOSEN),
+    *(fresh_epochs._KNOWN, split_noise._KNOWN, separated_windows._FITTED),
+    *(separated_windows._CHOSEN, participation_windows._KNOWN, participation_windows._CHOSEN),
     *(moment_majorant._KNOWN, moving_average._KNOWN),
 )
 """What accountants keep about matrices."""

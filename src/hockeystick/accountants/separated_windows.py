@@ -10,7 +10,6 @@ the better is taken. Where batches are cut, what that can change is added.
 Proof: docs/theory/separated-windows.md. Errs upward in both directions, warm or cold, for any C >= 0, adaptive or not.
 """
 
-from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
@@ -47,14 +46,14 @@ MOST_WORK = 2e8
 """Entries of the factorisation of all steps, times its bandwidth."""
 LONGEST_COLUMN = 6.0
 """Standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
-ALIKE, CLOSE = 1.001, 1.05
-"""Times the least variance between which chains for linked windows are compared with its chain by coarse laws."""
 RAREST = 1e-15
 """With a smaller chance of taking part, ratios differ from 1 by little more than a rounding, or not at all."""
 NOISES = (0.7, 1.4, 4.0)
-"""Levels of noise, over the longest column, for which shapes are fitted; those of the two around a noise are used."""
-PER_OCTAVE = 2
-"""Levels of noise in an octave, to the nearest of which the better of those two shapes is fitted again."""
+"""Levels of noise, over the longest column, for which shapes are fitted."""
+PER_OCTAVE = 4
+"""Levels of noise in an octave, for the nearest of which one of the shapes is chosen."""
+SHORTER = 1e-5
+"""Share by which the longest column of a chain is shorter than that of one with less variance; else it is left out."""
 DETAILS = (
     (8, (0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0)),
     (4, (0.0, 0.35, 0.65, 0.85, 1.0)),
@@ -74,8 +73,12 @@ LEAST_ABSENT = 1e-3
 SMALLEST_ABSENT = 1e-200
 """The least chance of no participation in a single window: a smaller one is near the end of the range of doubles."""
 
-_KNOWN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[Any, ...], DominatingChain]]" = WeakKeyDictionary()
-"""Searches over the noise need each chain once; by steps of a window, or b, coins, noise, and what it is for."""
+_FITTED: "WeakKeyDictionary[StrategyMatrix, dict[tuple[int, tuple[float, ...]], list[DominatingChain]]]" = (
+    WeakKeyDictionary()
+)
+"""Chains do not depend on the noise, so searches over it need them once; by steps of a window and coins."""
+_CHOSEN: "WeakKeyDictionary[StrategyMatrix, dict[tuple[Any, ...], DominatingChain]]" = WeakKeyDictionary()
+"""The best of the chains, by b, coins, noise, and what it is for."""
 
 
 def window_size(pair: Renewal) -> int:
@@ -88,27 +91,26 @@ def _bandwidth(pair: Renewal) -> int:
 
 
 def chains(pair: Renewal, deadline: Deadline) -> "list[DominatingChain]":
-    """Chains that dominate the columns of C: for two levels of noise and, from the better, for that of the pair."""
-    from hockeystick.windows.dominating_chain import dominating_chain, gram_band, polished
+    """Chains that dominate the columns of C, fitted to each level of noise, for linked windows and for others."""
+    from hockeystick.windows.dominating_chain import dominating_chain, gram_band
 
-    size, matrix, coins = window_size(pair), pair.matrix, coins_of(pair)
-    known, longest, own = _KNOWN.setdefault(matrix, {}), float(matrix.max_column_norm), _level(pair)
-    place = min(max(bisect(NOISES, own), 1), len(NOISES) - 1)
-    wanted = [(size, coins, level, False) for level in NOISES[place - 1 : place + 1]] + [(size, coins, own, True)]
-    if wanted[-1] not in known:
-        gram = gram_band(band_of(matrix), _bandwidth(pair))
-        rounding = 3.0 * matrix.rounding + (matrix.bands + 4.0) * UNIT_ROUNDOFF
-        prob = np.array(coins)
-        try:
-            for key in wanted[:-1]:
-                if key not in known:
-                    known[key] = dominating_chain(gram, size, longest * key[2], prob, rounding, deadline)
-            fitted = [known[key] for key in wanted[:-1]]
-            best = min(fitted, key=lambda candidate: candidate.second_moment(longest * own, prob))
-            known[wanted[-1]] = polished(best, gram, longest * own, prob, rounding, deadline)
-        except np.linalg.LinAlgError:
-            raise UnsupportedError("No chain of columns dominates the strategy matrix within its rounding.") from None
-    return [known[key] for key in wanted]
+    size, matrix = window_size(pair), pair.matrix
+    known, longest, prob = _FITTED.setdefault(matrix, {}), float(matrix.max_column_norm), pair.participation_prob
+    wanted = dict.fromkeys([coins_of(pair), (prob,) * size])
+    for coins in wanted:
+        if (size, coins) not in known:
+            gram = gram_band(band_of(matrix), _bandwidth(pair))
+            rounding = 3.0 * matrix.rounding + (matrix.bands + 4.0) * UNIT_ROUNDOFF
+            try:
+                known[size, coins] = [
+                    dominating_chain(gram, size, longest * noise, np.array(coins), rounding, deadline)
+                    for noise in NOISES
+                ]
+            except np.linalg.LinAlgError:
+                raise UnsupportedError(
+                    "No chain of columns dominates the strategy matrix within its rounding."
+                ) from None
+    return [chain for coins in wanted for chain in known[size, coins]]
 
 
 def _level(pair: Renewal) -> float:
@@ -117,34 +119,42 @@ def _level(pair: Renewal) -> float:
     return float(2.0 ** (round(PER_OCTAVE * log2(pair.noise_multiplier / longest)) / PER_OCTAVE))
 
 
+def _front(candidates: "Sequence[DominatingChain]", sigma: float, coins: Array) -> "list[DominatingChain]":
+    """The chains of which no other has both less variance at this noise and a shorter longest column.
+
+    The variance is about most of the ratio, and the longest column about its tail, which small deltas ask for.
+    """
+    front: list[DominatingChain] = []
+    for chain in sorted(candidates, key=lambda candidate: candidate.second_moment(sigma, coins)):
+        if not front or chain.scales.max() < (1.0 - SHORTER) * front[-1].scales.max():
+            front.append(chain)
+    return front
+
+
 def _chain(pair: Renewal, settings: Settings) -> "DominatingChain":
-    """The best of the chains; of those of linked windows that are close, the one that coarse laws find best."""
+    """The best of the chains, as coarse laws find at about this noise."""
     from hockeystick.windows.linked_windows import Detail
     from hockeystick.windows.windows import COARSE_NODES_PER_UNIT, reach
 
     resolution, coins, level = settings.resolution, coins_of(pair), _level(pair)
-    candidates, known = chains(pair, settings.deadline), _KNOWN[pair.matrix]
+    known = _CHOSEN.setdefault(pair.matrix, {})
     key = (pair.min_sep, coins, level, pair.warm_start, resolution.smallest_delta)
     if key not in known:
         about = replace(pair, noise_multiplier=level * float(pair.matrix.max_column_norm))
-        variances = [chain.second_moment(about.noise_multiplier, np.array(coins)) for chain in candidates]
-        least = min(variances)
-        close = [candidates[variances.index(least)]]
-        if _detail(pair) is not None:
-            others = zip(candidates, variances, strict=True)
-            close += [chain for chain, variance in others if ALIKE * least < variance <= CLOSE * least]
+        front = _front(chains(pair, settings.deadline), about.noise_multiplier, np.array(coins))
         # Whole profiles and single questions have the same chain, whichever is asked first.
         nodes = replace(resolution, nodes_per_unit=COARSE_NODES_PER_UNIT)
         coarse = replace(settings, resolution=nodes, question=None)
+        detail = None if _detail(pair) is None else Detail(*DETAILS[-1])
 
         def looseness(chain: "DominatingChain") -> float:
             try:
-                laws = _laws_of(chain, about, coarse, Detail(*DETAILS[-1]))
+                laws = _laws_of(chain, about, coarse, detail)
                 return min(reach(law, resolution.smallest_delta) for law in laws)
             except UnsupportedError:
                 return float("inf")
 
-        known[key] = min(close, key=looseness) if len(close) > 1 else close[0]
+        known[key] = min(front, key=looseness) if len(front) > 1 else front[0]
     return known[key]
 
 
