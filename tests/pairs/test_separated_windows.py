@@ -383,7 +383,7 @@ def test_a_chain_is_chosen_by_laws_and_not_by_its_variance() -> None:
     pair = dominating_pair(run)
     fine = hs.Settings(hs.Resolution(24, 4e-9), question=hs.Question(delta=4e-9))
     chosen = separated_windows._chain(pair, fine)
-    coins = np.array(separated_windows.coins_of(pair))
+    coins: np.ndarray = np.array(separated_windows.coins_of(pair))
     least = min(chains(pair, hs.Deadline()), key=lambda chain: chain.second_moment(run.sigma, coins))
     assert chosen.scales.max() < least.scales.max()
     epsilons = [

@@ -48,7 +48,7 @@ LONGEST_COLUMN = 6.0
 """Standard deviations of the noise: longer columns of a chain have ratios that no grid can hold."""
 RAREST = 1e-15
 """With a smaller chance of taking part, ratios differ from 1 by little more than a rounding, or not at all."""
-NOISES = (0.7, 1.4, 4.0)
+NOISES = (0.7, 1.4, 4.0, 12.0)
 """Levels of noise, over the longest column, for which shapes are fitted."""
 PER_OCTAVE = 4
 """Levels of noise in an octave, for the nearest of which one of the shapes is chosen."""
