@@ -233,9 +233,9 @@ FAULTS = [
     ),
     (
         CHARGES,
-        "far - left[left < far]",
-        "far - 0.0 * left[left < far]",
-        "short intervals are charged nothing, and not what no triple exceeds",
+        "left + right[min(reach, right.size - 1)] + allowance, out=beyond",
+        "0.0 * left, out=beyond",
+        "intervals that end nearby are charged nothing, however far they reach on the other side",
         NO_TRIPLE,
     ),
     (

@@ -36,6 +36,8 @@ CLOSE = 1.1
 """So much times what corners have been charged for may be charged for what is inside cells."""
 SAME = 1e-9
 """Share that is added for the rounding of sums."""
+NEARLY = 1e-3
+"""Charges that are less than those at the longest intervals by less than this share are the same."""
 BEYOND = 1e-7
 """Share of what all triples add that is left to their common bound, far from a ratio of 1."""
 
@@ -64,7 +66,7 @@ class _Corner(NamedTuple):
     Attributes:
         left: at least that of the places -r, ..., 0, for r = 0, ..., reach - 1; does not fall.
         right: at most 0: at least that of the places 0, ..., r beyond it, for r = 0, 1, ...; does not rise.
-        far: at least that of all intervals from -r to r with r >= reach.
+        far: at least that of all intervals from ``k - r`` to ``k + r`` with r >= reach.
     """
 
     left: Array
@@ -124,7 +126,7 @@ class _Corners:
         middle = self.near
         left = np.cumsum(np.maximum(beyond[middle::-1], 0.0))
         right = np.cumsum(np.minimum(beyond[middle:], 0.0))
-        far = float(np.max((left + right)[self.reach :], initial=float(left[-1] + right[-1]))) + self.rest
+        far = float(left[-1] + right[min(self.reach, self.near)]) + self.rest
         return _Corner(left[: self.reach].copy(), right[: 2 * self.reach].copy(), far)
 
 
@@ -149,22 +151,25 @@ def charges(
         share: of what the opposite triple adds, which may be charged for what is inside cells at long intervals.
     """
     corners = _Corners(rate, distance, spacing, places)
-    added = _allowed(corners, share, tick)
-    charged, far = np.zeros((corners.reach, corners.reach)), 0.0
-    for angles, allowance in added.items():
-        corner = corners.at(angles)
-        far = max(far, corner.far + allowance)
-        if np.max(corner.left + corner.right[: corners.reach]) + allowance > 0.0:
-            charge(charged, corner.left + allowance, corner.right)
+    reach = corners.reach
+    charged, beyond, far = np.zeros((reach, reach)), np.zeros(reach), 0.0
+    for angles, allowance in _allowed(corners, share, tick).items():
+        left, right, farthest = corners.at(angles)
+        far = max(far, farthest + allowance)
+        np.maximum(beyond, left + right[min(reach, right.size - 1)] + allowance, out=beyond)
+        if np.max(left + right[:reach]) + allowance > 0.0:
+            charge(charged, left + allowance, right)
     # No triple has an o above the most, which is that of the opposite one from 1 on.
-    logs = log_places(spacing, -corners.reach + 1, -1)
-    own = slice(places - corners.reach + 1, places)
-    beyond = (np.exp(-0.5 * logs) * np.maximum(corners.most[own] - corners.base[own], 0.0))[::-1]
-    left = np.append(0.0, np.cumsum(beyond))
-    limit = np.zeros_like(charged)
-    charge(limit, left, np.zeros(1))
+    logs = log_places(spacing, -reach + 1, -1)
+    own = slice(places - reach + 1, places)
+    calls = (np.exp(-0.5 * logs) * np.maximum(corners.most[own] - corners.base[own], 0.0))[::-1]
+    limits = np.append(0.0, np.cumsum(calls))
+    beyond = np.minimum(beyond, limits)
+    charge(least := np.zeros_like(charged), beyond, np.zeros(1))
+    charge(limit := np.zeros_like(charged), limits, np.zeros(1))
     most = np.append(corners.most, corners.base[corners.most.size :])  # the opposite triple has the most beyond 1
-    return Charges(corners.base, np.maximum(np.minimum(charged, limit) - far, 0.0), far, far - left[left < far], most)
+    less = far - beyond[beyond < (1.0 - NEARLY) * far]
+    return Charges(corners.base, np.maximum(np.minimum(charged, limit) - least, 0.0), far, less, most)
 
 
 def _allowed(corners: _Corners, share: float, tick: Callable[[], None]) -> dict[tuple[float, float], float]:
