@@ -21,6 +21,7 @@ SETTINGS = {
     "large cells": Run(0.05, 0.7, 1, Lattice(0.004, 300, 2.0), 0.1),
     "far apart": Run(0.7, 2.9, 1, Lattice(0.05, 120, 2.0), 2e-3),
     "much noise": Run(0.02, 0.3, 1, Lattice(0.0002, 1300, 2.0), 1e-3),
+    "places far apart": Run(0.01, 0.4, 1, Lattice(0.03, 100, 2.0), 1e-3),
 }
 
 

@@ -115,6 +115,8 @@ class _Corners:
         """At least o at the ends of parts of bins; with v at e' it is that of opposite gradients at a distance."""
         if at_e == 0.0:
             return self.opposite
+        if at_other == 0.0:
+            return self.most_fine  # v is at e: the mirror image
         gram = on_circle(self.distance**2, at_e, at_other)
         width = min(max(NARROW, WIDER * abs(at_e + at_other - 0.5 * pi)), WIDEST / self.distance)
         places = self.fine.size // 2
