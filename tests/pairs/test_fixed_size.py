@@ -385,10 +385,11 @@ def test_runs_backwards_nearly_meet_where_other_bounds_do_not() -> None:
         (0.1, 4.0, 100),
         (0.1, 8.0, 100),
         (0.3, 2.0, 10),
+        (0.5, 2.0, 10),
     ],
 )
 def test_runs_backwards_are_within_a_tenth_of_a_percent(rate: float, noise: float, steps: int) -> None:
-    """Few steps and many, little noise and much, at rates of up to .3."""
+    """Few steps and many, little noise and much, at rates of up to a half."""
     pair = FixedSizeSteps(noise_multiplier=noise, sampling_prob=rate, steps=steps, replaced=True)
     settings = Settings(Resolution(smallest_delta=1e-5))
     lower, upper = (BACKWARDS.bound(pair, side, settings).epsilon(1e-5) for side in (Side.LOWER, Side.UPPER))

@@ -24,22 +24,23 @@ from hockeystick.types import Side
 REACH, MOST_REACH = 20.0, 2000
 """Intervals up to so many standard deviations of a step are charged one by one, and at most so many places."""
 MOST_CELLS = 6000
-"""So many cells are looked at."""
+"""The most cells that are looked at."""
 WHOLE = 0.05
-"""Cells to whose corners more than this share is added are divided before their corners are looked at."""
+"""A cell whose allowance is more than this share of what the opposite triple adds is divided before its corners are
+looked at."""
 NARROW, WIDER, WIDEST = 0.025, 0.35, 0.15
-"""Widths of boxes, in standard deviations: near the opposite triples, for each radian that the angle at v is away from
-a right one, and the most of them over the distance."""
+"""Widths of boxes, in standard deviations: the least; so much for each radian between the angle at v and a right angle,
+if that is more; and at most this over the distance of opposite gradients."""
 SHORT = 4.0
 """Intervals up to so many standard deviations of a step may be charged more: curvature stays there for few steps."""
 CLOSE = 1.1
-"""So much times what corners have been charged for may be charged for what is inside cells."""
+"""A cell is divided only where it would be charged more than this many times what the corners so far are charged."""
 SAME = 1e-9
 """Share that is added for the rounding of sums."""
 NEARLY = 1e-3
-"""Charges that are less than those at the longest intervals by less than this share are the same."""
+"""Charges within this share of those at the longest intervals are raised to them."""
 BEYOND = 1e-7
-"""Share of what all triples add that is left to their common bound, far from a ratio of 1."""
+"""Far from a ratio of 1, the bound on all triples stands for each of them: it adds at most this share there."""
 
 
 class Charges(NamedTuple):

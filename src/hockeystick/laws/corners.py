@@ -74,7 +74,7 @@ def _mixed_moment(rate: float, inner: float) -> float:
 def allowances(rate: float, squared: float, cell: Cell) -> tuple[float, float]:
     """What a triple in a cell may add beyond the largest of its corners, because of either angle.
 
-    For the f with ``f'' = x^(-3/2)`` on any interval, 0 elsewhere. Squares of the cell's sides are factors.
+    For the f with ``f'' = x^(-3/2)`` on any interval, 0 elsewhere. Each is proportional to the square of its side.
 
     Args:
         rate: q in (0, 1).
