@@ -13,6 +13,7 @@ Proof: docs/theory/separated-windows.md, "Windows that are linked". Cost: O(b st
 products.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, sqrt
 
@@ -113,50 +114,84 @@ def cuts(chain: Lattice, grid: Array, terms: Array, owners: Array, deadline: Dea
         terms: shape (b, s), ``w_j L_j`` for each state.
         owners: shape (b, groups), how each step is shared by groups; rows add up to 1.
     """
-    (steps, count), coarse = owners.shape, grid[coarse_nodes(grid.size)]
-    none = np.zeros(chain.states.size)
-    after: list[tuple[Array, Array, Array, float]] = []
-    law, far = _nothing(chain.states.size, grid.size, count), none
-    for step in range(steps - 1, -1, -1):
+    coarse, everyone = grid[coarse_nodes(grid.size)], slice(0, owners.shape[1])
+    after = list(_from_the_end(chain, grid, terms, owners, deadline))
+    cuts, groups = list[Cut](), everyone
+    before, far_before = np.zeros((chain.entering.shape[0], grid.size, everyone.stop)), np.zeros(len(chain.entering))
+    for step in range(owners.shape[0]):
         deadline.tick()
-        law, excess = added(grid, law, terms[step], owners[step])
-        far = far + excess
-        held = _times(chain.entering, law)
-        after.append((held, chain.entering @ far, _times(chain.start[None, :], law)[0], float(chain.start @ far)))
-        law, far = _times(chain.leaving, held), chain.leaving @ after[-1][1]
-    after.reverse()
-    cuts, points = [], chain.entering.shape[0]
-    before, far_before = np.zeros((points, grid.size, count)), np.zeros(points)
-    for step in range(steps):
-        deadline.tick()
-        held, far_held, alone, far_alone = after[step]
-        wide, narrow = coarser(grid, before, coarse), coarser(grid, held, coarse)
-        cuts.append(Cut(wide, narrow, alone, far_before, far_held, far_alone))
+        rest = after.pop()
+        wide = _among(coarser(grid, before, coarse), groups, everyone)
+        narrow = _among(coarser(grid, rest.entered, coarse), rest.groups, everyone)
+        cuts.append(Cut(wide, narrow, rest.alone, far_before, rest.far_entered, rest.far_alone))
+        held, groups = groups, _groups(owners[: step + 1])
         if step == 0:
-            law, far = _nothing(chain.states.size, grid.size, count) * chain.start[:, None, None], none
+            law, far = _nothing(chain, grid, groups) * chain.start[:, None, None], np.zeros(chain.states.size)
         else:
-            law, far = _times(chain.entering.T, before), chain.entering.T @ far_before
-        law, excess = added(grid, law, terms[step], owners[step])
+            law = _among(_times(chain.entering.T, before), held, groups)
+            far = chain.entering.T @ far_before
+        law, excess = added(grid, law, terms[step], owners[step, groups])
         before, far_before = _times(chain.leaving.T, law), chain.leaving.T @ (far + excess)
     return cuts
 
 
 def whole(chain: Lattice, grid: Array, terms: Array, owners: Array, deadline: Deadline) -> tuple[Array, float]:
     """The law of the sum of all terms, shape (nodes, groups), and its P-mass at infinity."""
-    law = _nothing(chain.states.size, grid.size, owners.shape[1])
-    far = np.zeros(chain.states.size)
+    *_, every = _from_the_end(chain, grid, terms, owners, deadline)
+    return every.alone, every.far_alone
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """The sum of the terms from a step on.
+
+    Attributes:
+        entered: shape (points, nodes, groups that own some of these steps), its law for each point before the step.
+        groups: those.
+        alone: shape (nodes, groups), its law, for all groups.
+        far_entered, far_alone: their P-masses at infinity, the first of shape (points,).
+    """
+
+    entered: Array
+    groups: slice
+    alone: Array
+    far_entered: Array
+    far_alone: float
+
+
+def _from_the_end(chain: Lattice, grid: Array, terms: Array, owners: Array, deadline: Deadline) -> Iterator[_Rest]:
+    """The sums from each step on, the last step first."""
+    held = _groups(owners[-1:])
+    law, far = _nothing(chain, grid, held), np.zeros(chain.states.size)
     for step in range(owners.shape[0] - 1, -1, -1):
         deadline.tick()
-        law, excess = added(grid, law, terms[step], owners[step])
-        far = far + excess
-        if step:
-            law, far = _times(chain.leaving, _times(chain.entering, law)), chain.leaving @ (chain.entering @ far)
-    return _times(chain.start[None, :], law)[0], float(chain.start @ far)
+        groups = _groups(owners[step:])
+        law, excess = added(grid, _among(law, held, groups), terms[step], owners[step, groups])
+        far, held = far + excess, groups
+        entered, far_entered = _times(chain.entering, law), chain.entering @ far
+        alone = _among(_times(chain.start[None, :], law)[0], groups, slice(0, owners.shape[1]))
+        yield _Rest(entered, groups, alone, far_entered, float(chain.start @ far))
+        law, far = _times(chain.leaving, entered), chain.leaving @ far_entered
 
 
-def _nothing(states: int, nodes: int, groups: int) -> Array:
+def _groups(owners: Array) -> slice:
+    """The groups that own these steps: all from the first to the last one."""
+    own = np.flatnonzero(owners.any(axis=0))
+    return slice(int(own[0]), int(own[-1]) + 1)
+
+
+def _among(laws: Array, held: slice, groups: slice) -> Array:
+    """Laws of the groups ``held``, along the last axis, with nothing for the others of ``groups``."""
+    if held == groups:
+        return laws
+    among = np.zeros((*laws.shape[:-1], groups.stop - groups.start))
+    among[..., held.start - groups.start : held.stop - groups.start] = laws
+    return among
+
+
+def _nothing(chain: Lattice, grid: Array, groups: slice) -> Array:
     """A sum of no terms, which any group may own: it is no part of what is added."""
-    law = np.zeros((states, nodes, groups))
+    law = np.zeros((chain.states.size, grid.size, groups.stop - groups.start))
     law[:, 0, 0] = 1.0
     return law
 
