@@ -376,21 +376,21 @@ def test_shapes_do_not_depend_on_the_noises_that_were_asked_before() -> None:
 
 
 def test_a_chain_is_chosen_by_laws_and_not_by_its_variance() -> None:
-    """At small deltas the chain of the least variance, whose longest column is longer, has .9 percent more epsilon."""
+    """At small deltas the chain of the least variance, whose longest column is longer, has 4.8 percent more epsilon."""
     run = hs.Mechanism(
-        strategy=hs.SquareRoot(), sampler=hs.BMinSep(min_sep=3, sampling_prob=0.145, steps=16), noise_multiplier=6.9
+        strategy=hs.SquareRoot(), sampler=hs.BMinSep(min_sep=3, sampling_prob=0.147, steps=16), noise_multiplier=4.07
     )
-    pair = dominating_pair(run)
-    fine = hs.Settings(hs.Resolution(24, 4e-9), question=hs.Question(delta=4e-9))
+    pair, delta = dominating_pair(run), 1.4e-9
+    fine = hs.Settings(hs.Resolution(24, delta), question=hs.Question(delta=delta))
     chosen = separated_windows._chain(pair, fine)
     coins: np.ndarray = np.array(separated_windows.coins_of(pair))
     least = min(chains(pair, hs.Deadline()), key=lambda chain: chain.second_moment(run.sigma, coins))
     assert chosen.scales.max() < least.scales.max()
     epsilons = [
-        min(reach(law, 4e-9) for law in separated_windows._laws_of(chain, pair, fine, separated_windows._detail(pair)))
+        min(reach(law, delta) for law in separated_windows._laws_of(chain, pair, fine, separated_windows._detail(pair)))
         for chain in (chosen, least)
     ]
-    assert 1.005 * epsilons[0] < epsilons[1]
+    assert 1.03 * epsilons[0] < epsilons[1]
 
 
 def test_waits_that_are_longer_than_the_run_choose_each_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,14 @@ semidefinite: they are those of C with further rows below. K is zero between win
 and ``K_ij = size scales_i scales_j rho^|i-j|`` inside them. Whether K - G is positive semidefinite is decided by a
 Cholesky factorisation with room for its rounding; which rho and scales are tried only decides how good the bound is.
 
-Proof: docs/theory/separated-windows.md. Cost: some thousand banded factorisations of a few windows, ten of all steps.
+Proof: docs/theory/separated-windows.md. Cost: some ten thousand banded products with vectors of a few windows, for each
+shape that is kept a hundred of at most ``SEARCHED`` steps, and some banded factorisations of all steps.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from math import log
+from dataclasses import dataclass, replace
+from math import inf, log
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky_banded
@@ -18,14 +20,22 @@ from scipy.linalg import LinAlgError, cholesky_banded
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.windows.participation_chances import weights_of
+from hockeystick.windows.relative_eigenvalue import largest_relative
 
 ROOM = 1e-9
 """Share of the largest diagonal entry that is kept beyond the proved rounding of the factorisation."""
-TRIED = 90
+TRIED = 120
 """Shapes that are tried for one level of noise."""
 FITTED_WINDOWS = 4
-ACCURACY, ROUGH = 1e-5, 0.003
-"""Relative accuracies of the squared lengths that a shape needs: of the last one, and while shapes are compared."""
+ACCURACY = 1e-5
+"""Relative accuracy of the squared lengths that a shape needs."""
+CLOSEST, FARTHER, FARTHEST_ROOM = 2e-9, 8.0, 1e6
+"""Share of the largest eigenvalue by which these exceed it at first, how many times as much after each failure, and
+from where on no multiple is thought to be large enough."""
+ROUGH, CLOSE = (10, 3e-3), (24, 1e-4)
+"""Vectors and tolerance of the search for that eigenvalue, while shapes are compared and for the last one."""
+ROUNDS, SEARCHED = 8, 20_000
+"""Rounds of that search, and columns that it looks at: the first of more, which need hardly less than all."""
 FREED_WINDOWS, FREED_STEPS, FREED_TRIED = 3, 48, 100
 """Windows to which all scales are fitted, more of them up to so many steps; and rounds of that."""
 SHARPNESS = (2000.0, 20_000.0)
@@ -89,7 +99,7 @@ def dominating_chain(
     """
     from scipy.optimize import minimize
 
-    few = gram[:, : fitted_columns(gram.shape[1], gram.shape[0], size)]
+    about = about_needed(gram[:, : fitted_columns(gram.shape[1], gram.shape[0], size)], size, *ROUGH)
 
     def chain(shape: Array) -> DominatingChain:
         return DominatingChain(scales_of(shape[1:], size), 1.0 / (1.0 + np.exp(-shape[0])))
@@ -97,10 +107,11 @@ def dominating_chain(
     def score(shape: Array) -> float:
         deadline.tick()
         tried = chain(shape)
-        return float(np.log(long_enough(tried, few, rounding, ROUGH).second_moment(sigma, prob)))
+        longer = replace(tried, scales=tried.scales * np.sqrt(about(tried)))
+        return float(np.log(longer.second_moment(sigma, prob)))
 
     if not gram[1:].any():
-        return long_enough(DominatingChain(np.ones(size), 0.0), gram, rounding, ROOM)
+        return long_enough(DominatingChain(np.ones(size), 0.0), gram, rounding)
     start = np.array([-0.3, 0.15, 0.3, 1.0])
     formula = chain(minimize(score, start, method="Nelder-Mead", options={"maxfev": TRIED}).x)
     return polished(long_enough(formula, gram, rounding), gram, sigma, prob, rounding, deadline)
@@ -210,19 +221,58 @@ def freed(chain: DominatingChain, gram: Array, sigma: float, weights: Array, dea
     return DominatingChain(np.exp(shape[:size]), float(1.0 / (1.0 + np.exp(-shape[size]))))
 
 
-def long_enough(chain: DominatingChain, gram: Array, rounding: float, accuracy: float = ACCURACY) -> DominatingChain:
+def about_needed(gram: Array, size: int, vectors: int, tolerance: float) -> Callable[[DominatingChain], float]:
+    """How many times as long, squared, the columns of a chain have to be: a number below it and mostly next to it.
+
+    Each search begins where the last one ended.
+
+    Args:
+        vectors, tolerance: of the search, see :func:`.largest_relative`.
+    """
+    from scipy.linalg.blas import dsbmv
+
+    (width, n), band = gram.shape, np.asfortranarray(gram)
+    places = (np.arange(n) - n) % size  # the last window is whole
+    first = np.union1d(0, np.flatnonzero(places == 0))
+    vector = np.ones(n)
+
+    def product(vector: Array) -> Array:
+        return np.asarray(dsbmv(width - 1, 1.0, band, vector, lower=1))
+
+    def needed(chain: DominatingChain) -> float:
+        nonlocal vector
+        scales = chain.scales[places]
+        least = float(np.max(gram[0] / scales**2))
+        if not chain.correlation < 1.0:
+            return least
+        largest, vector = largest_relative(
+            product, scales, chain.correlation, first, vector, tolerance=tolerance, vectors=vectors, rounds=ROUNDS
+        )
+        return max(largest, least) if largest < inf else least
+
+    return needed
+
+
+def long_enough(chain: DominatingChain, gram: Array, rounding: float) -> DominatingChain:
     """The chain with all columns as much longer, or shorter, as is needed; raises LinAlgError where nothing is."""
     n, size = gram.shape[1], chain.scales.size
     shape = in_band(chain, np.ones(-(-n // size)), gram.shape, -n % size)
-    most = float(np.max(np.abs(gram).sum(axis=0)) + np.max(np.abs(gram[1:]).sum(axis=0), initial=0.0))
-    low, high = float(np.max(gram[0] / shape[0])), most / float(shape[0].min()) * (1.0 + 1e-6)
-    while not is_positive(high * shape - gram, high * shape, rounding):
-        high *= 2.0
-        if not high < 1e12 * most:
+
+    def enough(level: float) -> bool:
+        raised = level * shape
+        return is_positive(raised - gram, raised, rounding)
+
+    columns = n - max(n - SEARCHED, 0) // size * size  # whole windows are left out
+    low, room = about_needed(gram[:, :columns], size, *CLOSE)(chain), CLOSEST
+    high = low * (1.0 + room)
+    while not enough(high):
+        low, room = high, FARTHER * room
+        high *= 1.0 + room
+        if not room < FARTHEST_ROOM:
             raise LinAlgError("no chain dominates")
-    while high > (1.0 + accuracy) * low:
+    while high > (1.0 + ACCURACY) * low:
         middle = float(np.sqrt(low * high))
-        if is_positive(middle * shape - gram, middle * shape, rounding):
+        if enough(middle):
             high = middle
         else:
             low = middle

@@ -27,6 +27,7 @@ from hockeystick.windows.dominating_chain import (
     is_positive,
     scales_of,
 )
+from hockeystick.windows.relative_eigenvalue import largest_relative
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -207,40 +208,9 @@ def _largest(product: Callable[[Array], Array], n: int, chain: DominatingChain, 
     Args:
         product: G times a vector, of shape (n,).
     """
-    from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
-
-    rho, size = chain.correlation, chain.scales.size
-    innovation = sqrt((1.0 - rho) * (1.0 + rho))
     scales = np.multiply.outer(np.sqrt(levels), chain.scales).ravel()[:n]
-    first = np.arange(0, n, size)
-
-    # The inner products of a window are ``S R S``, S its scales and ``R = L L^T`` those of a chain: L^-1 subtracts rho
-    # times the step before and divides by the innovation, but for the first step of a window.
-    def whitened(vector: Array) -> Array:
-        white = vector / scales
-        white[1:] = (white[1:] - rho * white[:-1]) / innovation
-        white[first] = vector[first] / scales[first]
-        return white
-
-    def spread(vector: Array) -> Array:
-        inside = vector / innovation
-        inside[first] = vector[first]
-        later = rho * inside[1:]
-        later[first[1:] - 1] = 0.0
-        inside[:-1] -= later
-        return np.asarray(inside / scales)
-
-    def times(vector: Array) -> Array:
-        return whitened(product(spread(np.ravel(vector))))
-
-    if n <= 2:
-        return float(np.linalg.eigvalsh(np.column_stack([times(unit) for unit in np.eye(n)]))[-1])
-    operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
-    try:
-        start = np.ones(n)  # never an eigenvector of another shape: where that is one here too, ARPACK draws another
-        return float(eigsh(operator, k=1, which="LA", v0=start, tol=ACCURACY, return_eigenvectors=False)[0])
-    except ArpackError:
-        return float("inf")
+    first, start = np.arange(0, n, chain.scales.size), np.ones(n)
+    return largest_relative(product, scales, chain.correlation, first, start, tolerance=ACCURACY)[0]
 
 
 def _product(gram: "csr_matrix | Array", band: Array) -> Callable[[Array], Array]:
