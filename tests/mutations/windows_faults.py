@@ -224,6 +224,13 @@ FAULTS = [
     ),
     (
         "src/hockeystick/windows/participation_chains.py",
+        "FARTHEST = 9.0",
+        "FARTHEST = -8.0",
+        "points between centres and states end where there is still a chance of them",
+        "tests/windows/test_participation_chains.py",
+    ),
+    (
+        "src/hockeystick/windows/participation_chains.py",
         "if scales[step] != of_scale:",
         "if of_scale == 0.0:",
         "a participation shifts other states as the first one does, however long its column",

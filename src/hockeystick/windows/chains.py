@@ -33,6 +33,8 @@ STEP = 5.5
 """Lattice points for each standard deviation of an innovation, for the 68 nodes per unit of the finest grids."""
 LATTICE_ERROR = 5.4e-9
 """Above 2 e^(-2 pi^2) (1 + 1e-9): the relative difference of the lattice sum of a Gaussian of its spacing."""
+SPLIT = 0.3
+"""Share of the innovation's variance on the way from a state to a point between it and the next state."""
 TAIL_SHARE = 1e-8
 """The chance of a state that is left out, as a share of the smallest delta."""
 LARGEST_VALUE = 1e60
@@ -234,3 +236,9 @@ def _tail(places: Array, masses: Array, infinite: Array) -> Array:
     inner = np.arange(1, places.size - 1)
     tail[1:-1] = np.where(alone, masses[largest[1:-1], inner], tail[1:-1])
     return tail
+
+
+def sampled_normal(places: Array, centre: Array | float, variance: float, spacing: float) -> Array:
+    """The normal density at places of a lattice, times its spacing."""
+    densities: Array = spacing / sqrt(2.0 * np.pi * variance) * np.exp(-0.5 * (places - centre) ** 2 / variance)
+    return densities

@@ -11,7 +11,7 @@ their dependence is not; the sum of the two that are large together is above eve
 is enough, and on the way to the law of a whole window come those of shorter ones. States live on a lattice and values
 on a grid as in :mod:`.chains`.
 
-Proof: docs/theory/poisson-windows.md. Cost: O(w states^2 nodes) in matrix products.
+Proof: docs/theory/poisson-windows.md. Cost: O(w states points nodes) in matrix products; there are few points.
 """
 
 from collections.abc import Collection, Iterator
@@ -26,7 +26,7 @@ from hockeystick.errors import UnsupportedError
 from hockeystick.laws.grid import Resolution
 from hockeystick.laws.law import UNDERFLOW, UNIT_ROUNDOFF, Array, Law, merge_equal
 from hockeystick.types import Side
-from hockeystick.windows.chains import LARGEST_VALUE, LATTICE_ERROR, Spacing, nodes_around
+from hockeystick.windows.chains import LARGEST_VALUE, LATTICE_ERROR, SPLIT, Spacing, nodes_around, sampled_normal
 
 STEP = 10.0
 """Lattice points for each standard deviation of an innovation, for the 72 nodes per unit of usual grids."""
@@ -37,6 +37,8 @@ TAIL_SHARE = 1e-8
 LOWEST_FLOOR = 2.5e-3
 """A window without a participation has at least this chance, which is the least ratio that its grid holds."""
 MOST_STATES = 4000
+FARTHEST = 9.0
+"""Standard deviations of a point between two states, beyond which it has a chance of 3e-19."""
 MOST_EXCESS = 0.75
 """The largest share of a mean above the last state with which the rest of it is a bound."""
 
@@ -80,11 +82,13 @@ def window_laws(
     deviation = prob * sqrt(float(second.sum()))
     grid = nodes_around(1.0 - floor, deviation, min(top, LARGEST_VALUE), fine, SPACING)
     span, largest = float(states[-1] - states[0]), float(scales.max())
-    exponent = largest * (span + largest) + 0.5 * ((span + shift) / innovation) ** 2 + 1.0
+    exponent = largest * (span + largest) + 2.0 * ((span + shift) / innovation) ** 2 + 1.0
     laws = dict[int, Law]()
     for size, masses, infinite in _in_turn(grid, states, spacing, scales, correlation, prob, deadline, sizes):
         count = float(size + 1)
-        mass_error = 4.0 * LATTICE_ERROR + (states.size + 4.0 * grid.size + 64.0 + 8.0 * exponent) * UNIT_ROUNDOFF
+        mass_error = (
+            8.0 * LATTICE_ERROR + (2.0 * states.size + 4.0 * grid.size + 128.0 + 8.0 * exponent) * UNIT_ROUNDOFF
+        )
         place_error = count * (6.0 * LATTICE_ERROR + 64.0 * UNIT_ROUNDOFF) + 16.0 * exponent * UNIT_ROUNDOFF
         support, mass = merge_equal(exp(size * log1p(-prob)) + grid, masses)
         mass[0] += UNDERFLOW
@@ -110,13 +114,18 @@ def _in_turn(
     masses[:, 0] = 1.0
     floor, reach = 1.0, 0.0  # of the steps before: the ratio of no participation, and the largest exponent of a state
 
-    def around(centres: Array) -> Array:
-        """The normal densities around each of the centres, sampled on the lattice."""
-        distance = (states[None, :] - centres[:, None]) / sqrt(innovation)
-        return np.asarray(spacing / (sqrt(2.0 * np.pi) * sqrt(innovation)) * np.exp(-0.5 * distance**2))
+    # On the way from a centre to a state lies a point, which is normal given both, with the deviation ``gap``.
+    gap, stays = sqrt(SPLIT * (1.0 - SPLIT) * innovation), correlation * states
+    lowest = (1.0 - SPLIT) * correlation * (states[0] - variance * float(scales.max())) + SPLIT * states[0]
+    highest = (1.0 - SPLIT) * stays[-1] + SPLIT * states[-1]
+    points = gap * np.arange(ceil(lowest / gap - FARTHEST) - 1.0, highest / gap + FARTHEST + 1.0)
+    entering = sampled_normal(states[None, :], points[:, None], (1.0 - SPLIT) * innovation, spacing)
 
-    stays = correlation * states
-    staying = around(stays)
+    def leaving(centres: Array) -> Array:
+        """The normal densities around each of the centres, sampled on the points."""
+        return sampled_normal(points[None, :], centres[:, None], SPLIT * innovation, gap)
+
+    staying = leaving(stays)
     moves, moving, of_scale = stays, staying, 0.0  # those of the last step, as most scales are that of their neighbour
     for step in range(max(sizes)):
         deadline.tick()
@@ -125,10 +134,12 @@ def _in_turn(
             if scales[step] != of_scale:
                 of_scale = float(scales[step])
                 moves = correlation * (states - variance * of_scale)
-                moving = around(moves)
+                moving = leaving(moves)
             values = grid + floor
-            absent, beyond = _averaged(masses, infinite, values, states, stays, staying, innovation, reach)
-            present, far = _averaged(masses, infinite, values, states, moves, moving, innovation, reach)
+            least = float(masses[0] @ values) + float(infinite[0])
+            entered = entering @ masses, entering @ infinite
+            absent, beyond = _averaged(*entered, least, values, states, stays, staying, innovation, reach)
+            present, far = _averaged(*entered, least, values, states, moves, moving, innovation, reach)
         with np.errstate(over="ignore", invalid="ignore"):
             ratios = prob * np.exp(scales[step] * states - 0.5 * variance * scales[step] ** 2)
             masses, excess = large_together(grid, absent, present, 1.0 - prob, ratios, floor)
@@ -138,14 +149,16 @@ def _in_turn(
         floor *= 1.0 - prob
         reach = float(scales[step]) + correlation * reach
         if step + 1 in sizes:
-            alone = spacing / sqrt(2.0 * np.pi * variance) * np.exp(-0.5 * states[None, :] ** 2 / variance)
-            mass, last = _averaged(masses, infinite, grid + floor, states, np.zeros(1), alone, variance, reach)
+            values, alone = grid + floor, sampled_normal(states[None, :], 0.0, variance, spacing)
+            least = float(masses[0] @ values) + float(infinite[0])
+            mass, last = _averaged(masses, infinite, least, values, states, np.zeros(1), alone, variance, reach)
             yield step + 1, mass[0], float(last[0])
 
 
 def _averaged(
     masses: Array,
     infinite: Array,
+    least: float,
     values: Array,
     states: Array,
     centres: Array,
@@ -153,7 +166,11 @@ def _averaged(
     variance: float,
     reach: float,
 ) -> tuple[Array, Array]:
-    """The laws of values whose state is normal around each of the centres, with these densities on the lattice.
+    """The laws of values whose state is normal around each of the centres, as mixtures with these densities.
+
+    Args:
+        masses, infinite: the laws that are mixed, of each state or of each point before one.
+        least: the mean of the first state's.
 
     What has a state beyond the last is put on the safe side: its Q-mass at the floor, its P-mass at infinity. Means
     grow with the state, so below the first state they are at most the first one's. Above the last they are at most
@@ -166,7 +183,7 @@ def _averaged(
     share = 2.0 * ndtr((centres + reach * variance - states[-1]) / spread)
     if float(share.max()) > MOST_EXCESS:
         raise UnsupportedError("The noise is too low: a chain of columns needs more states.")
-    lowest = below * (float(masses[0] @ values) + float(infinite[0]))
+    lowest = below * least
     beyond += lowest + share / (1.0 - share) * (averaged @ values + beyond + lowest) * (1.0 + 1e-6)
     averaged[:, 0] += below + above
     return averaged, beyond

@@ -24,12 +24,11 @@ from scipy.special import ndtri
 from hockeystick.compiling import kernel
 from hockeystick.deadline import Deadline
 from hockeystick.laws.law import Array
+from hockeystick.windows.chains import SPLIT, sampled_normal
 
 Numbers = NDArray[np.int64]
 EVERY = 3
 """Nodes of a pass for each node on which its two halves are joined."""
-SPLIT = 0.3
-"""Share of the innovation's variance on the way from a state to the point between it and the next state."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def lattice(correlation: float, longest: float, steps_per_innovation: float, tai
     spacing = innovation / steps_per_innovation
     variance = 1.0 + (spacing / innovation) ** 2
     states = _reaching(spacing, -float(ndtri(tail)) * sqrt(variance), longest * variance)
-    start = _normal(states, 0.0, variance, spacing)
+    start = sampled_normal(states, 0.0, variance, spacing)
     if correlation == 0.0:
         return Lattice(states, start, np.ones((states.size, 1)), start[None, :], variance)
     both = innovation**2 + spacing**2
@@ -71,8 +70,8 @@ def lattice(correlation: float, longest: float, steps_per_innovation: float, tai
     gap = sqrt(SPLIT * (1.0 - SPLIT) * both)  # the deviation of a point between two states that are known
     spread = sqrt(correlation**2 * variance + first)
     points = _reaching(gap, -float(ndtri(tail)) * spread, longest * variance)
-    leaving = _normal(points[None, :], correlation * states[:, None], first, gap)
-    entering = _normal(states[None, :], points[:, None], second, spacing)
+    leaving = sampled_normal(points[None, :], correlation * states[:, None], first, gap)
+    entering = sampled_normal(states[None, :], points[:, None], second, spacing)
     return Lattice(states, start, leaving, entering, variance)
 
 
@@ -80,11 +79,6 @@ def _reaching(spacing: float, reach: float, shift: float) -> Array:
     """Multiples of the spacing from at most -reach to at least reach + shift."""
     multiples: Array = spacing * np.arange(-ceil(reach / spacing), ceil((reach + shift) / spacing) + 1.0)
     return multiples
-
-
-def _normal(places: Array, centre: Array | float, variance: float, spacing: float) -> Array:
-    densities: Array = spacing / sqrt(2.0 * np.pi * variance) * np.exp(-0.5 * (places - centre) ** 2 / variance)
-    return densities
 
 
 @dataclass(frozen=True)
