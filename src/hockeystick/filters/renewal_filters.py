@@ -44,6 +44,8 @@ NEGLIGIBLE = 1e-15
 """What is smaller is left out of the transform."""
 AT_ONCE, MOST_HELD = {1: 64, 2: 8}, 1 << 22
 """Frequencies whose products are formed together, by the number of examples, and numbers that they may hold."""
+LOOKED_AT_ONCE = 1024
+"""Frequencies that are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +144,9 @@ def frequencies_for(
         return Frequencies(every, 0.0)
     plain = cell_masses(table.edges, 0.0)[0][None]
     parts, numbers = [], 0
-    for begin in range(0, every.size, AT_ONCE[1]):
+    for begin in range(0, every.size, LOOKED_AT_ONCE):
         deadline.tick()
-        (row,) = _rows(table, plain, every[begin : begin + AT_ONCE[1]])
+        (row,) = _rows(table, plain, every[begin : begin + LOOKED_AT_ONCE])
         smallest = np.ones(row.shape[0])
         for length, count in pieces.items():
             if count > 0:
