@@ -222,6 +222,14 @@ def test_lattices_reach_a_little_farther_than_epsilon(noise: float) -> None:
     assert 5.0 * root < end < (8.0 if noise > 2.0 else 30.0) * root
 
 
+def test_values_near_one_do_not_drown_where_small_deltas_matter() -> None:
+    """V falls by more than ten orders along these places; what transforms are off by is small beside each value."""
+    run = planned(0.9999, 1.0, 2, 1e-12, 24)
+    assert run is not None
+    upper, lower = upper_values(run, nothing), lower_values(run, nothing)
+    assert np.all(upper[1000:] <= lower[1000:] * 1.01)
+
+
 def test_a_lattice_that_ends_early_says_no_less() -> None:
     """Below its first place V is straight; what is known of a longer lattice is a lower bound there."""
     short, long = (Run(0.3, 1.5, 3, Lattice(0.02, places, 1.5), 0.01) for places in (40, 300))

@@ -33,8 +33,8 @@ BLUR, NODES, FEW_STEPS = 1e-4, 68, 100
 steps it is less, as epsilons are read at places."""
 MARGIN = 0.03
 """The lattice ends where delta is this share of the smallest one that matters."""
-LONGEST, LARGEST_EXPONENT = 40.0, 200.0
-"""The largest epsilon of a lattice, and the largest exponent of a tilt."""
+LONGEST = 40.0
+"""The largest epsilon of a lattice."""
 FEWEST_PLACES, MOST_PLACES, COARSEST = 3500, 40_000, 7.0
 """How many places a lattice has, and how many times as wide as wanted they may be where it would have more."""
 SHARE = 4e-4
@@ -84,7 +84,9 @@ def planned(rate: float, distance: float, steps: int, smallest_delta: float, nod
     if spacing > COARSEST * wanted:
         return None
     places = ceil(end / spacing)
-    tilt = max(min(order - 0.5, LARGEST_EXPONENT / end), 1.0)
+    # With the first order, V is as large at the end of the lattice as at 1, once it is tilted: with a larger one the
+    # values around 1 would drown in the error of transforms.
+    tilt = min(1.0 - log(MARGIN * smallest_delta) / end, order - 0.5)
     return Run(rate, distance, steps, Lattice(spacing, places, tilt), SHARE * (NODES / nodes) ** 2)
 
 
