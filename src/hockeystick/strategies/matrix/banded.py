@@ -168,18 +168,25 @@ def rows_of(band: Array) -> Array:
     return np.lib.stride_tricks.as_strided(padded[p:], (n, p), (row, column - row), writeable=False)
 
 
-@kernel(fastmath=REASSOCIATE)
 def covariances(scale: Array, memory: Array) -> Array:
     """``K[t, j] = Cov(S_t, S_{t-j})``, shape (n, w + 1), for white z: exact, by a recursion. O(n w^2).
 
-    ``K[t, j] = sum_d a_{t,d} Cov(S_{t-d}, S_{t-j})`` for j >= 1, and ``K[t, 0] = s_t^2 + sum_d a_{t,d} K[t, d]``. The
-    covariances of the last w queries are kept in a square, where query t has the place t mod w: both halves of it, as
-    rows that are read from end to end are twice as fast.
+    ``K[t, j] = sum_d a_{t,d} Cov(S_{t-d}, S_{t-j})`` for j >= 1, and ``K[t, 0] = s_t^2 + sum_d a_{t,d} K[t, d]``.
+    """
+    covariance, w = np.zeros(memory.shape), max(memory.shape[1] - 1, 1)
+    add_covariances(scale, memory, np.zeros((w, w)), np.zeros(w), covariance)
+    return covariance
+
+
+@kernel(fastmath=REASSOCIATE)
+def add_covariances(scale: Array, memory: Array, square: Array, weights: Array, covariance: Array) -> None:
+    """:func:`covariances`, into ``covariance``, which is zero past the first step; no array is made in here.
+
+    The covariances of the last w queries are kept in ``square``, shape (w, w), where query t has the place t mod w:
+    both halves of it, as rows that are read from end to end are twice as fast. ``weights``, shape (w,), is to work in.
     """
     n, width = memory.shape
-    w = max(width - 1, 1)
-    covariance = np.zeros((n, width))
-    square, weights = np.zeros((w, w)), np.zeros(w)
+    w = weights.size
     for t in range(n):
         place, last = t % w, min(t, width - 1)
         a, new = memory[t], covariance[t]
@@ -197,4 +204,3 @@ def covariances(scale: Array, memory: Array) -> Array:
         for d in range(min(last + 1, w)):  # in the place of query t - w
             square[place, (t - d) % w] = new[d]
             square[(t - d) % w, place] = new[d]
-    return covariance
