@@ -269,7 +269,6 @@ def _last_two(table: Pairs, inner: Pairs, chain: _Chain, least: int, start: int,
         gather(inner[p + 1 : min(p + reach, most - 1) + 1], w, factor[1:])
     for x in range(q, end + 1):
         table[largest, x] = add_positive(table[largest, x], multiply(inner[x], field[x]))
-    for x in range(q, end + 1):
         inner[x] = 0.0
 
 
@@ -301,7 +300,6 @@ def workspace(largest: int, most: int) -> Workspace:
     )
 
 
-@kernel
 def add_chains(
     table: Pairs, steps: Counts, least: int, start: int, bins: int, factors: Pairs, wrapped: Pairs, work: Workspace
 ) -> None:
@@ -316,45 +314,58 @@ def add_chains(
     Each chain's weight is added up with those of the same beginning first, level by level.
     """
     largest, reach, most = table.shape[0] - 1, factors.shape[1] - 1, table.shape[1]
-    root = steps.size + 1
-    counts, weight, field, partial, inner = work
-    place, repeats, upcoming = counts[0], counts[1], counts[2]  # upcoming: where the next draw comes
-    chain = _Chain(place, repeats, weight, field)
-    p = 0
-    for level in range(root):
+    chain = _Chain(work.counts[0], work.counts[1], work.weight, work.field)
+    sums, p = work.partial[steps.size], 0
+    for level in range(steps.size + 1):
         if level > 0:
-            p += steps[level - 1]
+            p += int(steps[level - 1])
         if p >= most or p + (largest - 1 - level) * reach < least - 1:
             return
         _draw(level, p, chain, start, bins, factors, wrapped)
-        left = 0
-        for x in range(level, steps.size):
-            left += steps[x]
-        if left == 0:
-            partial[root - 1, level + 1, p] = weight[level + 1]
+        if not steps[level:].any():
+            sums[level + 1, p] = work.weight[level + 1]
+    _add_continued(steps.size + 1, least, start, bins, factors, wrapped, chain, work.counts[2], work.partial, work.inner)
+    accumulate(np.ravel(table), np.ravel(sums))
+
+
+@kernel
+def _add_continued(
+    root: int,
+    least: int,
+    start: int,
+    bins: int,
+    factors: Pairs,
+    wrapped: Pairs,
+    chain: _Chain,
+    upcoming: Counts,
+    partial: Pairs,
+    inner: Pairs,
+) -> None:
+    """Add to ``partial[root - 1]`` all chains that go on from the given one of ``root`` draws.
+
+    ``upcoming`` has, for every level, where the next draw comes.
+    """
+    largest, reach, most = partial.shape[0], factors.shape[1] - 1, partial.shape[2]
+    place, weight = chain.place, chain.weight
     level = root
-    upcoming[level] = max(p, least - 1 - (largest - 1 - level) * reach)
+    upcoming[level] = max(place[level], least - 1 - (largest - 1 - level) * reach)
     while level >= root:
-        q, above, here = place[level], partial[level - 1], partial[level]
-        p = upcoming[level]
+        q, p = place[level], upcoming[level]
         if level == largest - 2:
-            _last_two(above, inner, chain, least, start, factors)
+            _last_two(partial[level - 1], inner, chain, least, start, factors)
             level -= 1
         elif p > min(q + reach, most - 1):
             for m in range(level + 1, largest + 1):
-                end = min(q + (m - level) * reach, most - 1) + 1
-                accumulate(above[m, q:end], here[m, q:end])
-                for x in range(q, end):
-                    here[m, x] = 0.0
+                for x in range(q, min(q + (m - level) * reach, most - 1) + 1):
+                    partial[level - 1, m, x] = add_positive(partial[level - 1, m, x], partial[level, m, x])
+                    partial[level, m, x] = 0.0
             level -= 1
         else:
             upcoming[level] += 1
             _draw(level, p, chain, start, bins, factors, wrapped)
+            partial[level, level + 1, p] = add_positive(partial[level, level + 1, p], weight[level + 1])
             level += 1
             upcoming[level] = max(p, least - 1 - (largest - 1 - level) * reach)
-            here[level, p] = add_positive(here[level, p], weight[level])
-    for m in range(1, largest + 1):
-        accumulate(table[m], partial[root - 1, m])
 
 
 # Along the ring.
