@@ -100,7 +100,7 @@ def _skippable(mass: float, ratio: float, q: Array, p: Array, product: bool, ski
     return few
 
 
-@kernel
+@kernel(inline="always")
 def _visited(mass: float, ratio: float, others: Partners, product: bool, skip: float) -> tuple[int, int, float, float]:
     """The range of partners that are visited for one node, and the masses of the pairs with the others."""
     size = others.low_q.size - 1
@@ -115,31 +115,16 @@ def _visited(mass: float, ratio: float, others: Partners, product: bool, skip: f
 
 
 @kernel
-def _within(ratio: float, h: Array, product: bool, limit: float) -> int:
-    """How many partners, from the first one on, have pairs with a product of at most ``limit``."""
-    if not product or ratio * h[-1] <= limit:
-        return h.size
-    below, above = 0, h.size
+def _up_to(limit: float, factor: float, values: Array) -> int:
+    """How many of these increasing values, from the first one on, have ``factor * value <= limit``."""
+    below, above = 0, values.size  # np.searchsorted would take half a second to compile
     while below < above:
         middle = (below + above) // 2
-        if ratio * h[middle] <= limit:
+        if factor * values[middle] <= limit:
             below = middle + 1
         else:
             above = middle
     return below
-
-
-@kernel
-def _cell(edge: Array, ratio: float) -> int:
-    """Index k of the cell with edge[k] <= ratio < edge[k+1]; 0 below the first edge. The last edge is infinite."""
-    below, above = 0, edge.size - 1  # np.searchsorted would take half a second to compile
-    while below < above:
-        middle = (below + above) // 2
-        if edge[middle] <= ratio:
-            below = middle + 1
-        else:
-            above = middle
-    return max(below - 1, 0)
 
 
 def spread_pairs(
@@ -188,7 +173,7 @@ def _add_pairs(pairs: Pairs, edge: Array, spread: bool, masses: Array, moments: 
         lo, hi, q, p = _visited(mi, gi, others, product, ends.skip)
         skipped_q += both * q
         skipped_p += both * p
-        within = _within(gi, h, product, ends.limit)
+        within = _up_to(ends.limit, gi, h) if product else h.size
         if within < h.size:  # each row counts its own ones, so both orders of a pair are counted
             hi = min(hi, within)
             p = mi * gi * others.high_p[h.size - within]
@@ -199,7 +184,7 @@ def _add_pairs(pairs: Pairs, edge: Array, spread: bool, masses: Array, moments: 
         if j >= hi:
             continue
         ratio = gi * h[j] if product else gi + h[j]
-        k = _cell(edge, ratio)
+        k = max(_up_to(ratio, 1.0, edge) - 1, 0)  # below the first edge too
         while j < hi:  # a run of partners in one cell
             while ratio >= edge[k + 1]:
                 k += 1

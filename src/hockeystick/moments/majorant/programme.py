@@ -269,14 +269,22 @@ def exchange(rows: Array, values: Array, expectations: Array, atoms: Places, wei
     Cost: commonly 2 d to 8 d exchanges, of O(N d + d^3) each.
     """
     size = rows.shape[1]
-    return bool(_exchange(rows, values, expectations, atoms, weights, np.empty((size, 2 * size)), np.empty(size)))
+    mass = np.empty(size)
+    if not _exchange(rows, values, expectations, atoms, weights, np.empty((size, 2 * size)), mass):
+        return False
+    # Where the masses at the atoms are what they should be, by duality, the weights are optimal.
+    rest = expectations - mass @ rows[atoms]
+    return bool((np.abs(rest) <= DUAL_TOLERANCE).all() and (mass >= -DUAL_TOLERANCE).all())
 
 
 @kernel
 def _exchange(
     rows: Array, values: Array, expectations: Array, atoms: Places, weights: Array, work: Array, mass: Array
 ) -> bool:
-    """:func:`exchange`; ``work``, shape (size, 2 size), and ``mass``, shape (size,), are to work in."""
+    """:func:`exchange` but for its last check, on the masses at the atoms that this leaves in ``mass``, shape (size,).
+
+    ``work``, shape (size, 2 size), is to work in.
+    """
     size = rows.shape[1]
     for _ in range(MAX_EXCHANGES):
         if not _inverse(rows, atoms, work):
@@ -296,7 +304,7 @@ def _exchange(
             if excess < worst:
                 worst, entering = excess, k
         if entering < 0:
-            return _is_vertex(rows, expectations, atoms, mass)
+            return True
         leaving, step = -1, np.inf  # and the atom goes whose mass is the first to be used up
         for i in range(size):
             change = 0.0
@@ -310,18 +318,6 @@ def _exchange(
             return False
         atoms[leaving] = entering
     return False
-
-
-@kernel(inline="always")
-def _is_vertex(rows: Array, expectations: Array, atoms: Places, mass: Array) -> bool:
-    """Whether the masses at the atoms are what they should be: then, by duality, the weights are optimal."""
-    for j in range(mass.size):
-        rest = expectations[j]
-        for i in range(mass.size):
-            rest -= mass[i] * rows[atoms[i], j]
-        if not (abs(rest) <= DUAL_TOLERANCE and mass[j] >= -DUAL_TOLERANCE):
-            return False
-    return True
 
 
 def _proof_points(grid: _Grid, candidate: Polynomial) -> Array:
