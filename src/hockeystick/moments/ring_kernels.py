@@ -324,7 +324,8 @@ def add_chains(
         _draw(level, p, chain, start, bins, factors, wrapped)
         if not steps[level:].any():
             sums[level + 1, p] = work.weight[level + 1]
-    _add_continued(steps.size + 1, least, start, bins, factors, wrapped, chain, work.counts[2], work.partial, work.inner)
+    upcoming, partial, inner = work.counts[2], work.partial, work.inner
+    _add_continued(steps.size + 1, least, start, bins, factors, wrapped, chain, upcoming, partial, inner)
     accumulate(np.ravel(table), np.ravel(sums))
 
 
