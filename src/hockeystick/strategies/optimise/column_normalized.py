@@ -53,7 +53,7 @@ def optimal_columns(steps: int, bands: int) -> Array:
 
 
 class Work(NamedTuple):
-    """Arrays that one gradient after the other is computed in: the system takes as long to give new ones.
+    """Arrays that one gradient after the other is computed in, as new ones of this size are slow to get.
 
     Attributes:
         columns, unit, rows, slope: shape (steps, bands): columns as given, and of norm 1; rows of C, and then slopes in
