@@ -23,7 +23,7 @@ from hockeystick.types import Side
 
 REACH, MOST_REACH = 20.0, 2000
 """Intervals up to so many standard deviations of a step are charged one by one, and at most so many places."""
-MOST_CELLS = 6000
+MOST_CELLS = 2000
 """The most cells that are looked at."""
 WHOLE = 0.05
 """A cell whose allowance is more than this share of what the opposite triple adds is divided before its corners are
