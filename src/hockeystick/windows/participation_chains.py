@@ -138,8 +138,8 @@ def _in_turn(
             values = grid + floor
             least = float(masses[0] @ values) + float(infinite[0])
             entered = entering @ masses, entering @ infinite
-            absent, beyond = _averaged(*entered, least, values, states, stays, staying, innovation, reach)
-            present, far = _averaged(*entered, least, values, states, moves, moving, innovation, reach)
+            absent, beyond = _averaged(entered, least, values, states, stays, staying, innovation, reach)
+            present, far = _averaged(entered, least, values, states, moves, moving, innovation, reach)
         with np.errstate(over="ignore", invalid="ignore"):
             ratios = prob * np.exp(scales[step] * states - 0.5 * variance * scales[step] ** 2)
             masses, excess = large_together(grid, absent, present, 1.0 - prob, ratios, floor)
@@ -151,13 +151,12 @@ def _in_turn(
         if step + 1 in sizes:
             values, alone = grid + floor, sampled_normal(states[None, :], 0.0, variance, spacing)
             least = float(masses[0] @ values) + float(infinite[0])
-            mass, last = _averaged(masses, infinite, least, values, states, np.zeros(1), alone, variance, reach)
+            mass, last = _averaged((masses, infinite), least, values, states, np.zeros(1), alone, variance, reach)
             yield step + 1, mass[0], float(last[0])
 
 
 def _averaged(
-    masses: Array,
-    infinite: Array,
+    laws: tuple[Array, Array],
     least: float,
     values: Array,
     states: Array,
@@ -169,7 +168,7 @@ def _averaged(
     """The laws of values whose state is normal around each of the centres, as mixtures with these densities.
 
     Args:
-        masses, infinite: the laws that are mixed, of each state or of each point before one.
+        laws: those that are mixed, of each state or of each point before one: masses, and P-mass at infinity.
         least: the mean of the first state's.
 
     What has a state beyond the last is put on the safe side: its Q-mass at the floor, its P-mass at infinity. Means
@@ -177,7 +176,7 @@ def _averaged(
     ``share / (1 - share)`` of the rest: an exponent of at most ``reach`` moves the centre by ``reach variance``.
     """
     spread = sqrt(variance)
-    averaged, beyond = densities @ masses, densities @ infinite
+    averaged, beyond = (densities @ each for each in laws)
     below = np.minimum(2.0 * ndtr((states[0] - centres) / spread), 1.0)
     above = np.minimum(2.0 * ndtr((centres - states[-1]) / spread), 1.0)
     share = 2.0 * ndtr((centres + reach * variance - states[-1]) / spread)
