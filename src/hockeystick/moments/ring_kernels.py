@@ -324,8 +324,7 @@ def add_chains(
         _draw(level, p, chain, start, bins, factors, wrapped)
         if not steps[level:].any():
             sums[level + 1, p] = work.weight[level + 1]
-    upcoming, partial, inner = work.counts[2], work.partial, work.inner
-    _add_continued(steps.size + 1, least, start, bins, factors, wrapped, chain, upcoming, partial, inner)
+    _add_continued(steps.size + 1, least, start, bins, factors, wrapped, chain, work)
     accumulate(np.ravel(table), np.ravel(sums))
 
 
@@ -338,14 +337,10 @@ def _add_continued(
     factors: Pairs,
     wrapped: Pairs,
     chain: _Chain,
-    upcoming: Counts,
-    partial: Pairs,
-    inner: Pairs,
+    work: Workspace,
 ) -> None:
-    """Add to ``partial[root - 1]`` all chains that go on from the given one of ``root`` draws.
-
-    ``upcoming`` has, for every level, where the next draw comes.
-    """
+    """Add to ``work.partial[root - 1]`` all chains that go on from the given one of ``root`` draws."""
+    partial, inner, upcoming = work.partial, work.inner, work.counts[2]  # upcoming: where the next draw comes
     largest, reach, most = partial.shape[0], factors.shape[1] - 1, partial.shape[2]
     place, weight = chain.place, chain.weight
     level = root
