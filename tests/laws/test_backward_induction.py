@@ -67,7 +67,7 @@ def test_cells_that_are_left_when_all_are_looked_at_are_charged(monkeypatch: pyt
     """With the allowance of their size, which is large."""
     rate, distance, _, (spacing, places, _), share = SETTINGS["often"]
     all_cells = bound_of("often")
-    monkeypatch.setattr(charges, "MOST_CELLS", 40)
+    monkeypatch.setattr(charges, "MOST_CELLS", (40, 40))
     few = charges.charges(rate, distance, spacing, places, share, nothing)
     assert few.far > all_cells.far + 0.02 * float(few.base.sum())
     assert np.all(few.far + few.charged >= all_cells.far + all_cells.charged)

@@ -23,11 +23,9 @@ from hockeystick.types import Side
 
 REACH, MOST_REACH = 20.0, 2000
 """Intervals up to so many standard deviations of a step are charged one by one, and at most so many places."""
-MOST_CELLS = 2000
-"""The most cells that are looked at."""
-WHOLE = 0.05
+WHOLE, MOST_CELLS = (0.05, 0.001), (1000, 3000)
 """A cell whose allowance is more than this share of what the opposite triple adds is divided before its corners are
-looked at."""
+looked at, and the most cells that are looked at: first, and once more where some are left."""
 NARROW, WIDER, WIDEST = 0.025, 0.35, 0.15
 """Widths of boxes, in standard deviations: the least; so much for each radian between the angle at v and a right angle,
 if that is more; and at most this over the distance of opposite gradients."""
@@ -156,7 +154,7 @@ def charges(
     corners = _Corners(rate, distance, spacing, places)
     reach = corners.reach
     charged, beyond, far = np.zeros((reach, reach)), np.zeros(reach), 0.0
-    for angles, allowance in _allowed(corners, share, tick).items():
+    for angles, allowance in _allowed(corners, _cells(corners, share, tick)).items():
         left, right, farthest = corners.at(angles)
         far = max(far, farthest + allowance)
         np.maximum(beyond, left + right[min(reach, right.size - 1)] + allowance, out=beyond)
@@ -175,17 +173,36 @@ def charges(
     return Charges(corners.base, np.maximum(np.minimum(charged, limit) - least, 0.0), far, less, most)
 
 
-def _allowed(corners: _Corners, share: float, tick: Callable[[], None]) -> dict[tuple[float, float], float]:
-    """What is added to each corner for what is inside cells: the cells that exceed by most are divided first."""
-    rate, squared = corners.rate, corners.distance**2
+def _sides(corners: _Corners, cell: Cell) -> tuple[float, float]:
+    """What a cell is allowed for each of its sides."""
     scale = 1.0 / (4.0 * sinh(0.25 * corners.spacing))
+    at_e, at_other = allowances(corners.rate, corners.distance**2, cell)
+    return scale * at_e, scale * at_other
+
+
+def _cells(corners: _Corners, share: float, tick: Callable[[], None]) -> list[Cell]:
+    """Cells that make up all triples."""
+    cells = list[Cell]()
+    for whole, most in zip(WHOLE, MOST_CELLS, strict=True):
+        cells, is_whole = _divided(corners, share, whole, most, tick)
+        if is_whole:
+            break
+    return cells
+
+
+def _divided(
+    corners: _Corners, share: float, whole: float, most_cells: int, tick: Callable[[], None]
+) -> tuple[list[Cell], bool]:
+    """Cells that make up all triples, and whether none exceeds by more than is allowed; the worst are divided first.
+
+    Args:
+        share: as for :func:`charges`.
+        whole, most_cells: one of ``WHOLE`` and of ``MOST_CELLS``.
+    """
     with np.errstate(divide="ignore"):
         allowed = share * corners.total * (1.0 + (SHORT * corners.deviation / np.arange(corners.reach)) ** 2)
-    charged = np.zeros(corners.reach)
 
-    def sides(cell: Cell) -> tuple[float, float]:
-        at_e, at_other = allowances(rate, squared, cell)
-        return scale * at_e, scale * at_other
+    charged = np.zeros(corners.reach)
 
     def exceeded(cell: Cell, allowance: float) -> float:
         """How many times what is allowed a cell exceeds the opposite triple by, beside what is charged anyway."""
@@ -200,24 +217,29 @@ def _allowed(corners: _Corners, share: float, tick: Callable[[], None]) -> dict[
         return most
 
     waiting = [(-inf, 0, EVERYTHING)]
-    settled: list[Cell] = []
+    settled = list[Cell]()
     count = 0
-    while waiting and count < MOST_CELLS:
+    while waiting and count < most_cells:
         cell = heappop(waiting)[2]
-        at_e, at_other = sides(cell)
+        at_e, at_other = _sides(corners, cell)
         for half in cell.halves(0 if at_e > at_other else 1):
             tick()
             count += 1
-            allowance = sum(sides(half))
-            if allowance > WHOLE * corners.total:
+            allowance = sum(_sides(corners, half))
+            if allowance > whole * corners.total:
                 heappush(waiting, (-inf, count, half))
             elif (excess := exceeded(half, allowance)) <= 1.0 or allowance <= share * corners.total:
                 settled.append(half)
             else:
                 heappush(waiting, (-excess, count, half))
+    return [*settled, *(cell for _, _, cell in waiting)], not waiting
+
+
+def _allowed(corners: _Corners, cells: list[Cell]) -> dict[tuple[float, float], float]:
+    """What is added to each corner for what is inside the cells around it."""
     added: dict[tuple[float, float], float] = {}
-    for cell in [*settled, *(cell for _, _, cell in waiting)]:
-        allowance = sum(sides(cell)) * (1.0 + SAME) + SAME * corners.total
+    for cell in cells:
+        allowance = sum(_sides(corners, cell)) * (1.0 + SAME) + SAME * corners.total
         for angles in corners.of(cell):
             added[angles] = max(added.get(angles, 0.0), allowance)
     return added
