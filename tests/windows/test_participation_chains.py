@@ -17,9 +17,10 @@ from hockeystick.laws.operations import power
 from hockeystick.laws.profile import law_delta
 from hockeystick.strategies.matrix.tree import TreeMatrix
 from hockeystick.types import Direction
+from hockeystick.windows.chains import LATTICE_ERROR
 from hockeystick.windows.chains import window_law as window_of_one
 from hockeystick.windows.dominating_windows import dominating_windows
-from hockeystick.windows.participation_chains import large_together, longest_window, window_laws
+from hockeystick.windows.participation_chains import Points, large_together, longest_window, window_laws
 
 EPSILONS = (0.0, 0.02, 0.1, 0.3, 0.7, 1.5)
 FINE, COARSE = Resolution(72, 1e-5), Resolution(20, 1e-5)
@@ -244,3 +245,20 @@ def test_ratios_beyond_the_range_of_doubles_are_refused_before_they_are_no_numbe
     """Means would weigh what is infinite with a chance that has underflowed to 0."""
     with np.errstate(all="raise", under="ignore"), pytest.raises(UnsupportedError, match="range of doubles"):
         window_law(np.full(40, 5.9), correlation, 1e-4, Resolution(4, 1e-8), Deadline())
+
+
+@pytest.mark.parametrize(("correlation", "shift"), [(0.0, 0.0), (0.3, 2.0), (0.44, 0.5), (0.9, 6.0), (0.99, 1.0)])
+def test_points_give_every_state_its_chance_from_every_centre(correlation: float, shift: float) -> None:
+    """Against the normal density around the centre, wherever doubles hold it: at the ends of both too."""
+    variance = (1.0 - correlation) * (1.0 + correlation)
+    spacing = 0.1 * np.sqrt(variance)
+    states: Array = spacing * np.arange(-85.0 / spacing // 10.0, (85.0 / spacing + 10.0 * shift / spacing) // 10.0)
+    centres = np.concatenate([correlation * states, correlation * (states - shift)])
+    points = Points.between((float(centres.min()), float(centres.max())), states, variance)
+    chances = points.leaving(centres) @ points.entering(states, spacing)
+    exponent = 0.5 * (states[None, :] - centres[:, None]) ** 2 / variance
+    density = spacing / np.sqrt(2.0 * np.pi * variance) * np.exp(-exponent)
+    held = exponent < 600.0
+    error = np.abs(chances[held] / density[held] - 1.0)
+    assert 1e-9 < np.max(error) <= LATTICE_ERROR + 1e-12
+    assert points.places.size < 0.7 * states.size

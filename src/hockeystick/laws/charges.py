@@ -181,19 +181,21 @@ def _sides(corners: _Corners, cell: Cell) -> tuple[float, float]:
 
 
 def _cells(corners: _Corners, share: float, tick: Callable[[], None]) -> list[Cell]:
-    """Cells that make up all triples."""
-    cells = list[Cell]()
+    """Cells that make up all triples: rather large ones first, and where these are too many, smaller ones."""
+    settled, left = list[Cell](), list[Cell]()
     for whole, most in zip(WHOLE, MOST_CELLS, strict=True):
-        cells, is_whole = _divided(corners, share, whole, most, tick)
-        if is_whole:
+        settled, left = _divided(corners, share, whole, most, tick)
+        if not left:
             break
-    return cells
+    return settled + left
 
 
 def _divided(
     corners: _Corners, share: float, whole: float, most_cells: int, tick: Callable[[], None]
-) -> tuple[list[Cell], bool]:
-    """Cells that make up all triples, and whether none exceeds by more than is allowed; the worst are divided first.
+) -> tuple[list[Cell], list[Cell]]:
+    """Cells that make up all triples: those that exceed by what is allowed, and those that are left to divide.
+
+    Those that exceed by most are divided first.
 
     Args:
         share: as for :func:`charges`.
@@ -201,7 +203,6 @@ def _divided(
     """
     with np.errstate(divide="ignore"):
         allowed = share * corners.total * (1.0 + (SHORT * corners.deviation / np.arange(corners.reach)) ** 2)
-
     charged = np.zeros(corners.reach)
 
     def exceeded(cell: Cell, allowance: float) -> float:
@@ -232,7 +233,7 @@ def _divided(
                 settled.append(half)
             else:
                 heappush(waiting, (-excess, count, half))
-    return [*settled, *(cell for _, _, cell in waiting)], not waiting
+    return settled, [cell for _, _, cell in waiting]
 
 
 def _allowed(corners: _Corners, cells: list[Cell]) -> dict[tuple[float, float], float]:

@@ -15,7 +15,9 @@ Proof: docs/theory/poisson-windows.md. Cost: O(w states points nodes) in matrix 
 """
 
 from collections.abc import Collection, Iterator
-from math import ceil, exp, log, log1p, sqrt
+from dataclasses import dataclass
+from math import ceil, exp, floor, log, log1p, sqrt
+from typing import Self
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -114,18 +116,11 @@ def _in_turn(
     masses[:, 0] = 1.0
     floor, reach = 1.0, 0.0  # of the steps before: the ratio of no participation, and the largest exponent of a state
 
-    # On the way from a centre to a state lies a point, which is normal given both, with the deviation ``gap``.
-    gap, stays = sqrt(SPLIT * (1.0 - SPLIT) * innovation), correlation * states
-    lowest = (1.0 - SPLIT) * correlation * (states[0] - variance * float(scales.max())) + SPLIT * states[0]
-    highest = (1.0 - SPLIT) * stays[-1] + SPLIT * states[-1]
-    points = gap * np.arange(ceil(lowest / gap - FARTHEST) - 1.0, highest / gap + FARTHEST + 1.0)
-    entering = sampled_normal(states[None, :], points[:, None], (1.0 - SPLIT) * innovation, spacing)
-
-    def leaving(centres: Array) -> Array:
-        """The normal densities around each of the centres, sampled on the points."""
-        return sampled_normal(points[None, :], centres[:, None], SPLIT * innovation, gap)
-
-    staying = leaving(stays)
+    stays = correlation * states
+    lowest = correlation * (float(states[0]) - variance * float(scales.max()))
+    points = Points.between((lowest, float(stays[-1])), states, innovation)
+    entering = points.entering(states, spacing)
+    staying = points.leaving(stays)
     moves, moving, of_scale = stays, staying, 0.0  # those of the last step, as most scales are that of their neighbour
     for step in range(max(sizes)):
         deadline.tick()
@@ -134,7 +129,7 @@ def _in_turn(
             if scales[step] != of_scale:
                 of_scale = float(scales[step])
                 moves = correlation * (states - variance * of_scale)
-                moving = leaving(moves)
+                moving = points.leaving(moves)
             values = grid + floor
             least = float(masses[0] @ values) + float(infinite[0])
             entered = entering @ masses, entering @ infinite
@@ -153,6 +148,43 @@ def _in_turn(
             least = float(masses[0] @ values) + float(infinite[0])
             mass, last = _averaged((masses, infinite), least, values, states, np.zeros(1), alone, variance, reach)
             yield step + 1, mass[0], float(last[0])
+
+
+@dataclass(frozen=True)
+class Points:
+    """What lies on the way from a centre to a state: few points, through which the chances of all states go.
+
+    A state is normal around a centre, with some variance. Given both, the point is normal too, with the deviation
+    ``gap``, which is the distance of neighbouring points. The sum over all points of the chance to get there times the
+    chance to go on to the state is the normal density, up to a factor ``1 +- LATTICE_ERROR``.
+
+    Attributes:
+        places: shape (points,).
+        gap: between neighbours.
+        variance: of a state around a centre.
+    """
+
+    places: Array
+    gap: float
+    variance: float
+
+    @classmethod
+    def between(cls, centres: tuple[float, float], states: Array, variance: float) -> Self:
+        """Those of all centres from the first to the second number, and all states, which increase."""
+        gap = sqrt(SPLIT * (1.0 - SPLIT) * variance)
+        lowest, highest = (
+            (1.0 - SPLIT) * centre + SPLIT * float(state)
+            for centre, state in zip(centres, states[[0, -1]], strict=True)
+        )
+        return cls(gap * np.arange(floor(lowest / gap - FARTHEST), ceil(highest / gap + FARTHEST) + 1.0), gap, variance)
+
+    def leaving(self, centres: Array) -> Array:
+        """Chances of the points, shape (centres, points)."""
+        return sampled_normal(self.places[None, :], centres[:, None], SPLIT * self.variance, self.gap)
+
+    def entering(self, states: Array, spacing: float) -> Array:
+        """Chances of the states, which are so far apart, from each point, shape (points, states)."""
+        return sampled_normal(states[None, :], self.places[:, None], (1.0 - SPLIT) * self.variance, spacing)
 
 
 def _averaged(

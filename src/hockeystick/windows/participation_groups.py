@@ -13,6 +13,7 @@ Proof: docs/theory/separated-windows.md, "Windows that are linked". Cost: O(b st
 products.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, sqrt
@@ -131,7 +132,7 @@ def cuts(chain: Lattice, grid: Array, terms: Array, owners: Array, deadline: Dea
 
 def whole(chain: Lattice, grid: Array, terms: Array, owners: Array, deadline: Deadline) -> tuple[Array, float]:
     """The law of the sum of all terms, shape (nodes, groups), and its P-mass at infinity."""
-    *_, every = _from_the_end(chain, grid, terms, owners, deadline)
+    every = deque(_from_the_end(chain, grid, terms, owners, deadline), maxlen=1).pop()
     return every.alone, every.far_alone
 
 
