@@ -222,6 +222,26 @@ def test_lattices_reach_a_little_farther_than_epsilon(noise: float) -> None:
     assert 5.0 * root < end < (8.0 if noise > 2.0 else 30.0) * root
 
 
+def test_lattices_with_little_noise_end_near_epsilon() -> None:
+    """Moments of orders below 2 say how far that is where rare ratios are large; whole orders said 219 here."""
+    run = planned(0.01, 2.0 / 0.6, 100, 1e-5, 68)
+    assert run is not None
+    end = run.lattice.spacing * run.lattice.places
+    lower = profile(run, Side.LOWER, nothing)
+    assert lower(0.6 * end) > 1e-5
+    assert lower(0.8 * end) < 1e-5
+
+
+@pytest.mark.parametrize(("rate", "noise", "epsilon"), [(1e-3, 0.5, 9.6), (1e-3, 0.5, 1.0), (5e-4, 0.6, 5.0)])
+def test_one_rare_step_is_known_from_below(rate: float, noise: float, epsilon: float) -> None:
+    """A lattice as from above, some places for each standard deviation, would have none between 1 and 1 - rate."""
+    run = planned(rate, 2.0 / noise, 1, 1e-5, 68)
+    assert run is not None
+    assert run.lattice.spacing > rate
+    exact = float(one_step(np.array([math.exp(-epsilon)]), rate, 2.0 / noise)[0]) * math.exp(epsilon)
+    assert 0.99 * exact <= profile(run, Side.LOWER, nothing)(epsilon) <= exact
+
+
 def test_values_near_one_do_not_drown_where_small_deltas_matter() -> None:
     """V falls by more than ten orders along these places; what transforms are off by is small beside each value."""
     run = planned(0.9999, 1.0, 2, 1e-12, 24)

@@ -253,6 +253,20 @@ FAULTS = [
         MEANS,
     ),
     (
+        BACKWARDS,
+        "finer = min(spacing, max(-log1p(-run.rate) / BELOW_ONE, finest))",
+        "finer = spacing",
+        "from below a rare step has no place between 1 and its smallest ratio",
+        f"{GAMES}::test_one_rare_step_is_known_from_below",
+    ),
+    (
+        BACKWARDS,
+        "[1.0 + np.geomspace(0.01, 0.97, 40), np.geomspace(ORDERS[-1] + 1.0, 1e9, 150)]",
+        "[np.geomspace(ORDERS[-1] + 1.0, 1e9, 150)]",
+        "with little noise lattices are planned by moments that large ratios rule",
+        f"{GAMES}::test_lattices_with_little_noise_end_near_epsilon",
+    ),
+    (
         "accountants/backward_induction.py",
         "2.0 / pair.noise_multiplier",
         "1.0 / pair.noise_multiplier",

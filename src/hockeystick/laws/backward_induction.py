@@ -12,7 +12,7 @@ Proofs: docs/theory/fixed-size.md, "The run backwards". Cost: O(places log(place
 """
 
 from collections.abc import Callable
-from math import ceil, exp, expm1, floor, log, log2, pi, sqrt
+from math import ceil, exp, expm1, floor, log, log1p, log2, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -33,10 +33,13 @@ BLUR, NODES, FEW_STEPS = 1e-4, 68, 100
 steps it is less, as epsilons are read at places."""
 MARGIN = 0.03
 """The lattice ends where delta is this share of the smallest one that matters."""
-LONGEST = 40.0
+LONGEST = 80.0
 """The largest epsilon of a lattice."""
 FEWEST_PLACES, MOST_PLACES, COARSEST = 3500, 40_000, 7.0
 """How many places a lattice has, and how many times as wide as wanted they may be where it would have more."""
+BELOW_ONE, MOST_FROM_BELOW, MOST_WORK = 5.0, 75_000, 8e7
+"""From below so many places are wanted between 1 and the smallest ratio of a step, which may be many more places than
+from above; at most so many in all, and so many times steps."""
 SHARE = 4e-4
 """Share that may be charged for triples inside cells, where there are so many nodes per unit of score."""
 ROUNDING = 1e-12
@@ -86,19 +89,20 @@ def planned(rate: float, distance: float, steps: int, smallest_delta: float, nod
     places = ceil(end / spacing)
     # With the first order, V is as large at the end of the lattice as at 1, once it is tilted: with a larger one the
     # values around 1 would drown in the error of transforms.
-    tilt = min(1.0 - log(MARGIN * smallest_delta) / end, order - 0.5)
+    tilt = min(1.0 - log(MARGIN * smallest_delta) / end, max(order - 0.5, 0.5 * (order + 1.0)))
     return Run(rate, distance, steps, Lattice(spacing, places, tilt), SHARE * (NODES / nodes) ** 2)
 
 
 def _reach(rate: float, distance: float, steps: int, delta: float) -> tuple[float, float]:
     """About the epsilon at which delta is this, by moments of the opposite triple, and the best of their orders.
 
-    A lattice that ends early makes bounds loose, and not wrong. Moments of high orders are sums over places of a normal
-    number, and are left out where the largest term is at the end.
+    A lattice that ends early makes bounds loose, and not wrong. Moments of orders below 2, which tell more where there
+    is little noise, and of high ones are sums over places of a normal number. They are left out where the largest term
+    is at the end.
     """
     logs = [(float(order), log_moment(rate, distance, order)) for order in (2, *ORDERS)]
     scores = np.linspace(-10.0, 10.0 + 40.0 * min(distance, 1.0), 1500)
-    orders = np.geomspace(ORDERS[-1] + 1.0, 1e9, 150)
+    orders = np.concatenate([1.0 + np.geomspace(0.01, 0.97, 40), np.geomspace(ORDERS[-1] + 1.0, 1e9, 150)])
     ratios = np.log1p(rate * np.expm1(np.minimum(distance * scores - 0.5 * distance**2, 700.0)))
     terms = np.multiply.outer(orders, ratios) - 0.5 * scores**2
     largest = terms.argmax(axis=1)
@@ -181,7 +185,7 @@ def _curvature(values: Array, x: Array, spacing: float) -> Array:
 
 
 def lower_values(run: Run, tick: Tick) -> Array:
-    """At most ``V_steps`` at the same places; 0 where the lattice is too coarse to tell."""
+    """At most ``V_steps`` at the places of a lattice; 0 where it is too coarse to tell."""
     rate, distance, _, lattice, _ = run
     spacing, places, _ = lattice
     logs = log_places(spacing, -places, places)
@@ -201,8 +205,22 @@ def lower_values(run: Run, tick: Tick) -> Array:
     return values
 
 
+def from_below(run: Run) -> Run:
+    """The same with the lattice for the lower side: where a step rarely draws the example, it has more places.
+
+    A contraction of a step has mass between 1 and the smallest ratio, 1 - rate, or it tells nothing.
+    """
+    spacing, places, order = run.lattice
+    end = spacing * places
+    finest = end / min(MOST_FROM_BELOW, MOST_WORK / run.steps)
+    finer = min(spacing, max(-log1p(-run.rate) / BELOW_ONE, finest))
+    return run._replace(lattice=Lattice(finer, ceil(end / finer), order))
+
+
 def profile(run: Run, side: Side, tick: Tick) -> Callable[[float], float]:
     """A bound on delta at any epsilon, of both directions; V is convex, and V(x) / x never falls."""
+    if side is Side.LOWER:
+        run = from_below(run)
     spacing, places, _ = run.lattice
     values = upper_values(run, tick) if side is Side.UPPER else lower_values(run, tick)
     x = np.exp(log_places(spacing, -places, 0))
