@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 USUAL_DELTA = 1e-7
 """The smallest delta that matters, where seconds are planned."""
-SECONDS, PER_PLACE = 4.0, 2e-7
-"""Standard seconds for the cells of other triples, and for one place in one step."""
+SECONDS, MOST_TIMES, PER_PLACE = 4.0, 5.0, 2e-7
+"""Standard seconds for the cells of other triples where opposite gradients are one standard deviation apart, which the
+squared distance multiplies by at most so much; and seconds for one place in one step."""
 
 
 def _why_not(pair: FixedSizeSteps, side: Side) -> str | None:
@@ -68,7 +69,7 @@ def _cost(pair: FixedSizeSteps) -> float:
     run = _planned(pair, Resolution(smallest_delta=USUAL_DELTA))
     if run is None:
         return 0.0
-    return SECONDS + PER_PLACE * run.steps * run.lattice.places
+    return SECONDS * min(max(run.distance**2, 1.0), MOST_TIMES) + PER_PLACE * run.steps * run.lattice.places
 
 
 def _example() -> FixedSizeSteps:
