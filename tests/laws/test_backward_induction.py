@@ -232,6 +232,31 @@ def test_lattices_with_little_noise_end_near_epsilon() -> None:
     assert lower(0.8 * end) < 1e-5
 
 
+@pytest.mark.parametrize(("rate", "noise", "delta"), [(1.8e-4, 1.546, 1e-8), (1e-4, 1.0, 1e-8), (1e-4, 2.0, 1e-6)])
+def test_lattices_of_rare_steps_end_near_epsilon(rate: float, noise: float, delta: float) -> None:
+    """Of one step, known exactly. By moments they would be 3 to 60 times as long, with too many places."""
+    run = planned(rate, 2.0 / noise, 1, delta, 68)
+    assert run is not None
+    end = run.lattice.spacing * run.lattice.places
+    at = np.array([0.05, 0.8]) * end
+    near, far = one_step(np.exp(-at), rate, 2.0 / noise) * np.exp(at)
+    assert far < delta < near
+
+
+def test_lattices_with_next_to_no_noise_are_refused() -> None:
+    """Moments of orders below 2 are of scores far out there, and what is left of them near 1 told of short lattices."""
+    for noise in (0.02, 0.025, 0.03, 0.035):
+        for rate in (0.1, 1e-3, 1e-8):
+            assert planned(rate, 2.0 / noise, 1, 1e-10, 68) is None
+
+
+def test_deltas_next_to_nothing_do_not_overflow() -> None:
+    run = planned(0.3, 0.8, 2, 1e-300, 68)
+    assert run is not None
+    exact = float(one_step(np.array([math.exp(-1.0)]), 0.3, 0.8)[0]) * math.e
+    assert exact < profile(run, Side.LOWER, nothing)(1.0) <= profile(run, Side.UPPER, nothing)(1.0) < 1.0
+
+
 @pytest.mark.parametrize(("rate", "noise", "epsilon"), [(1e-3, 0.5, 9.6), (1e-3, 0.5, 1.0), (5e-4, 0.6, 5.0)])
 def test_one_rare_step_is_known_from_below(rate: float, noise: float, epsilon: float) -> None:
     """A lattice as from above, some places for each standard deviation, would have none between 1 and 1 - rate."""
@@ -240,6 +265,48 @@ def test_one_rare_step_is_known_from_below(rate: float, noise: float, epsilon: f
     assert run.lattice.spacing > rate
     exact = float(one_step(np.array([math.exp(-epsilon)]), rate, 2.0 / noise)[0]) * math.exp(epsilon)
     assert 0.99 * exact <= profile(run, Side.LOWER, nothing)(epsilon) <= exact
+
+
+@pytest.mark.parametrize(("rate", "distance", "spacing"), [(0.01, 2.0, 0.003), (0.1, 1.0, 0.005), (0.01, 0.5, 0.001)])
+def test_long_intervals_are_charged_as_those_of_all_places(rate: float, distance: float, spacing: float) -> None:
+    """What opposite gradients add at large ratios makes up for what others add below 1, however rare they are."""
+    corners = charges._Corners(rate, distance, spacing, 6000)
+    angles = [(0.25 * pi, 0.25 * pi), (1.1, 1.1), (0.3, 1.5)]
+    found = [corners.at(one).far for one in angles]
+    corners.reach = corners.near
+    corners.seen.clear()
+    whole = [corners.at(one).far for one in angles]
+    assert np.all(np.less_equal(found, np.add(whole, 1e-4 * corners.total)))
+
+
+@pytest.mark.parametrize(
+    ("rate", "distance", "lattice"),
+    [
+        (0.3, 3.3, Lattice(0.02, 2500, 1.6)),
+        (0.05, 4.0, Lattice(0.02, 3000, 1.5)),
+        (7e-4, 2.1, Lattice(1.2e-4, 50_000, 6.0)),
+    ],
+)
+def test_long_lattices_hold_two_opposite_steps(
+    monkeypatch: pytest.MonkeyPatch, rate: float, distance: float, lattice: Lattice
+) -> None:
+    """With little noise, over up to 60 units of epsilon, and at a small rate, where the lower side is within 1.3e-7.
+
+    The second step is known exactly, and its mean is summed over nodes that are 4.2e-5 standard deviations apart.
+    """
+    monkeypatch.setattr(charges, "MOST_CELLS", (100, 200))  # looser, and still an upper bound
+    run, places = Run(rate, distance, 2, lattice, 1.0), lattice.places
+    some = np.append(np.arange(0, places, places // 10), np.arange(places - 60, places + 1, 20))
+    x = np.exp(log_places(lattice.spacing, -places, 0))[some]
+    y, width = np.linspace(-12.0, 30.0, 1_000_001, retstep=True)
+    density = width / math.sqrt(2.0 * pi) * np.exp(-0.5 * y**2)
+    ratios = 1.0 - rate + rate * np.exp(distance * y - 0.5 * distance**2)
+    exact = np.array([float(density @ one_step(at * ratios, rate, distance)) for at in x])
+    lower = lower_values(run, nothing)[some]
+    assert np.all(lower <= exact * (1.0 + 1e-8))
+    assert np.all(lower[-4:] >= 0.5 * exact[-4:])
+    if places < 10_000:
+        assert np.all(exact <= upper_values(run, nothing)[some] * (1.0 + 1e-8))
 
 
 def test_values_near_one_do_not_drown_where_small_deltas_matter() -> None:

@@ -53,6 +53,14 @@ def test_no_triple_exceeds_the_corners_of_its_cell_by_more(
     assert 0.0 < max(shares) <= 1.0
 
 
+def test_allowances_with_little_noise_do_not_overflow() -> None:
+    """Where exponentials of squared distances do, no more is allowed than at any distance, as ``M <= P``."""
+    rate, squared = 1e-9, 19.05**2
+    assert _second_moment(rate, squared, squared) == sqrt(rate)
+    assert _mixed_moment(rate, squared) == rate
+    assert np.all(np.isfinite(allowances(rate, squared, EVERYTHING)))
+
+
 @pytest.mark.parametrize(("rate", "distance", "least"), [(0.01, 0.5, 0.9), (0.3, 0.3, 0.9), (0.05, 1.5, 0.8)])
 def test_paths_bend_by_no_more_than_is_allowed(rate: float, distance: float, least: float) -> None:
     """Second derivatives of the laws by angles, times those of ``Q f(P / Q)``, against what cells are given for them.

@@ -31,15 +31,20 @@ Tick = Callable[[], None]
 BLUR, NODES, FEW_STEPS = 1e-4, 68, 100
 """Share of the second moment of a step that places add, where there are so many nodes per unit of score; with fewer
 steps it is less, as epsilons are read at places."""
-MARGIN = 0.03
-"""The lattice ends where delta is this share of the smallest one that matters."""
+MARGIN, LEAST_DELTA = 0.03, 1e-30
+"""The lattice ends where delta is this share of the smallest one that matters, or of this one: beyond it tilted values
+would overflow."""
 LONGEST = 80.0
 """The largest epsilon of a lattice."""
-FEWEST_PLACES, MOST_PLACES, COARSEST = 3500, 40_000, 7.0
+OTHERS = 5.0
+"""Standard deviations of a run beyond its largest ratio, at which the lattice ends."""
+FEWEST_PLACES, MOST_PLACES, COARSEST = 3500, 40_000, 20.0
 """How many places a lattice has, and how many times as wide as wanted they may be where it would have more."""
-BELOW_ONE, MOST_FROM_BELOW, MOST_WORK = 5.0, 75_000, 8e7
-"""From below so many places are wanted between 1 and the smallest ratio of a step, which may be many more places than
-from above; at most so many in all, and so many times steps."""
+BELOW_ONE, FEWEST_FROM_BELOW = 5.6, 25_000
+"""Places that the lower side wants between 1 and the smallest ratio of a step, and in all: it reads delta at the next
+one."""
+MOST_FROM_BELOW, MOST_WORK = 75_000, 8e7
+"""The most places, and places times steps, that it gets beyond those of the upper side."""
 SHARE = 4e-4
 """Share that may be charged for triples inside cells, where there are so many nodes per unit of score."""
 ROUNDING = 1e-12
@@ -78,18 +83,23 @@ def planned(rate: float, distance: float, steps: int, smallest_delta: float, nod
     Args:
         nodes: per unit of score, as of :class:`~hockeystick.laws.grid.Resolution`.
     """
-    end, order = _reach(rate, distance, steps, MARGIN * smallest_delta)
+    delta = MARGIN * max(smallest_delta, LEAST_DELTA)
+    end, order = _reach(rate, distance, steps, delta)
     if end > LONGEST:
         return None
     blur = BLUR * (NODES / nodes) ** 2 * min(max(steps / FEW_STEPS, 0.25), 1.0)
-    wanted = min(rate * sqrt(6.0 * blur * expm1(min(distance**2, 700.0))), end / FEWEST_PLACES)
+    deviation = rate * sqrt(expm1(min(distance**2, 700.0)))
+    widest = deviation * sqrt(6.0 * blur)
+    if end > MOST_PLACES * widest:
+        end, order = min((end, order), _rare_reach(rate, distance, steps, delta, deviation))
+    wanted = min(widest, end / FEWEST_PLACES)
     spacing = max(wanted, end / MOST_PLACES)
     if spacing > COARSEST * wanted:
         return None
     places = ceil(end / spacing)
     # With the first order, V is as large at the end of the lattice as at 1, once it is tilted: with a larger one the
     # values around 1 would drown in the error of transforms.
-    tilt = min(1.0 - log(MARGIN * smallest_delta) / end, max(order - 0.5, 0.5 * (order + 1.0)))
+    tilt = min(1.0 - log(delta) / end, max(order - 0.5, 0.5 * (order + 1.0)))
     return Run(rate, distance, steps, Lattice(spacing, places, tilt), SHARE * (NODES / nodes) ** 2)
 
 
@@ -101,15 +111,29 @@ def _reach(rate: float, distance: float, steps: int, delta: float) -> tuple[floa
     is at the end.
     """
     logs = [(float(order), log_moment(rate, distance, order)) for order in (2, *ORDERS)]
-    scores = np.linspace(-10.0, 10.0 + 40.0 * min(distance, 1.0), 1500)
+    scores = np.linspace(-10.0, 10.0 + max(40.0 * min(distance, 1.0), 2.0 * distance), 1500)
     orders = np.concatenate([1.0 + np.geomspace(0.01, 0.97, 40), np.geomspace(ORDERS[-1] + 1.0, 1e9, 150)])
-    ratios = np.log1p(rate * np.expm1(np.minimum(distance * scores - 0.5 * distance**2, 700.0)))
+    ratios = np.logaddexp(log1p(-rate), log(rate) + distance * scores - 0.5 * distance**2)
     terms = np.multiply.outer(orders, ratios) - 0.5 * scores**2
     largest = terms.argmax(axis=1)
     sums = np.logaddexp.reduce(terms, axis=1) + log((scores[1] - scores[0]) / sqrt(2.0 * pi))
     inside = largest < scores.size - 1
     logs += zip(orders[inside].tolist(), sums[inside].tolist(), strict=True)
     return min(((value * steps - log(delta)) / (order - 1.0), order) for order, value in logs)
+
+
+def _rare_reach(rate: float, distance: float, steps: int, delta: float, deviation: float) -> tuple[float, float]:
+    """The same where one large ratio in the whole run is what matters.
+
+    Moments are of little use for ratios that are rare and large: their least order tells of the others. The order is
+    that with which no place has more of a step than 1 has, once it is tilted.
+    """
+    epsilons = np.geomspace(1e-3 * deviation, LONGEST, 2000)
+    added = opposite(rate, distance, epsilons, Side.UPPER)
+    last = max(int(np.count_nonzero(steps * added > delta)) - 1, 0)
+    end = float(epsilons[last]) + OTHERS * sqrt(steps) * deviation + 0.5 * steps * deviation**2
+    reached = (epsilons <= 2.0 * end) & (added > 0.0)
+    return end, float(np.min(np.log(added[0] / added[reached][1:]) / epsilons[reached][1:]))
 
 
 class Correlation:
@@ -185,7 +209,7 @@ def _curvature(values: Array, x: Array, spacing: float) -> Array:
 
 
 def lower_values(run: Run, tick: Tick) -> Array:
-    """At most ``V_steps`` at the places of a lattice; 0 where it is too coarse to tell."""
+    """At most ``V_steps`` at the same places; 0 where the lattice is too coarse to tell."""
     rate, distance, _, lattice, _ = run
     spacing, places, _ = lattice
     logs = log_places(spacing, -places, places)
@@ -206,14 +230,15 @@ def lower_values(run: Run, tick: Tick) -> Array:
 
 
 def from_below(run: Run) -> Run:
-    """The same with the lattice for the lower side: where a step rarely draws the example, it has more places.
+    """The same run on a finer lattice, for the lower side.
 
-    A contraction of a step has mass between 1 and the smallest ratio, 1 - rate, or it tells nothing.
+    A contraction of a step tells nothing unless it has a place between 1 and the smallest ratio, 1 - rate.
     """
     spacing, places, order = run.lattice
     end = spacing * places
+    wanted = min(-log1p(-run.rate) / BELOW_ONE, end / FEWEST_FROM_BELOW)
     finest = end / min(MOST_FROM_BELOW, MOST_WORK / run.steps)
-    finer = min(spacing, max(-log1p(-run.rate) / BELOW_ONE, finest))
+    finer = min(spacing, max(wanted, finest))
     return run._replace(lattice=Lattice(finer, ceil(end / finer), order))
 
 

@@ -9,7 +9,7 @@ Proof: docs/theory/fixed-size.md, "The run backwards".
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from math import ceil, expm1, inf, pi, sinh, sqrt
+from math import expm1, inf, pi, sinh, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +21,9 @@ from hockeystick.laws.law import Array
 from hockeystick.laws.triples import covered, log_places, mirrored, on_circle, opposite
 from hockeystick.types import Side
 
-REACH, MOST_REACH = 20.0, 2000
-"""Intervals up to so many standard deviations of a step are charged one by one, and at most so many places."""
+LITTLE, MOST_REACH = 1e-4, 2000
+"""Intervals are charged one by one until all that the opposite triple adds at larger ratios is this share of what it
+adds at all, and up to so many places at most."""
 WHOLE, MOST_CELLS = (0.05, 0.001), (1000, 3000)
 """A cell whose allowance is more than this share of what the opposite triple adds is divided before its corners are
 looked at, and the most cells that are looked at: first, and once more where some are left."""
@@ -80,7 +81,6 @@ class _Corners:
         self.rate, self.distance, self.spacing = rate, distance, spacing
         self.deviation = rate * sqrt(expm1(min(distance**2, 700.0))) / spacing
         """The standard deviation of the likelihood ratio of opposite gradients, in places."""
-        self.reach = min(ceil(REACH * self.deviation), MOST_REACH, places)
         fine = ends_of_parts(spacing, -places, 2 * places)
         self.base = means(opposite(rate, distance, fine, Side.UPPER), spacing, -places, 2 * places)
         logs = log_places(spacing, -places, places)
@@ -88,6 +88,7 @@ class _Corners:
         self.most = np.maximum(alone, mirrored(alone, logs))  # that is so for every single call and put
         weights = np.exp(-0.5 * logs)
         self.total = float(weights @ self.base[: logs.size])
+        self.reach = min(self._reach(), MOST_REACH, places)
         weighed = weights * self.most
         outside = np.cumsum(weighed[: places + 1]) + np.cumsum(weighed[: places - 1 : -1])
         inside = places - int(np.searchsorted(outside, BEYOND * self.total))
@@ -100,6 +101,15 @@ class _Corners:
         self.opposite = opposite(rate, distance, self.fine, Side.UPPER)
         self.most_fine = np.maximum(self.opposite, mirrored(self.opposite, self.fine))
         self.seen: dict[tuple[float, float], _Corner] = {}
+
+    def _reach(self) -> int:
+        """Places from 1 beyond which the opposite triple adds next to nothing.
+
+        Standard deviations do not tell: with little noise at small rates, rare ratios reach a hundred times as far.
+        """
+        beyond = self.base[self.base.size // 3 :]
+        added = np.exp(-0.5 * log_places(self.spacing, 0, beyond.size - 1)) * beyond
+        return int(np.count_nonzero(np.cumsum(added[::-1]) > LITTLE * self.total))
 
     def of(self, cell: Cell) -> list[tuple[float, float]]:
         """Angles of the four corners."""

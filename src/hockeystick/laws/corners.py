@@ -7,7 +7,7 @@ points alone. With a quadratic added that makes up for these it is convex, and l
 Proof: docs/theory/fixed-size.md, "Corners". Errs upward.
 """
 
-from math import cos, exp, pi, sin, sqrt
+from math import cos, exp, inf, pi, sin, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -51,13 +51,19 @@ _ROOTS: list[tuple[float, float]] = [(order, _most(1.0 - order, 0.5)) for order 
 """``x (1 + x)^(-1/2)`` is at most so many times ``x^order``."""
 
 
+def _exponential(x: float) -> float:
+    """Infinite, and so no help, where it would overflow."""
+    return exp(x) if x < 700.0 else inf
+
+
 def _second_moment(rate: float, squared: float, inner: float) -> float:
     """At least the integral of ``M^2 P^(-3/2) Q^(1/2)``: at most these are ``|e - v|^2`` and ``<e - v, e' - v>``."""
     odds = rate / (1.0 - rate)
 
     def bound(order: float, share: float) -> float:
-        alone: float = share * (1.0 - rate) * odds**order * exp(0.5 * max(order - 1.0, 0.0) * order * squared)
-        return alone * (1.0 + min(0.5 * odds * exp(order * inner), sqrt(odds) * exp(0.5 * order * inner)))
+        alone: float = share * (1.0 - rate) * odds**order * _exponential(0.5 * max(order - 1.0, 0.0) * order * squared)
+        other = 0.5 * odds * _exponential(order * inner), sqrt(odds) * _exponential(0.5 * order * inner)
+        return alone * (1.0 + min(other))
 
     return min(sqrt(rate), *(bound(*power) for power in _POWERS))
 
@@ -66,7 +72,7 @@ def _mixed_moment(rate: float, inner: float) -> float:
     """At least the integral of ``M M' (P Q)^(-1/2)``."""
     odds = rate / (1.0 - rate)
     bounds: list[float] = [
-        share**2 * (1.0 - rate) * odds ** (2.0 * order) * exp(order**2 * inner) for order, share in _ROOTS
+        share**2 * (1.0 - rate) * odds ** (2.0 * order) * _exponential(order**2 * inner) for order, share in _ROOTS
     ]
     return min(rate, *bounds)
 
