@@ -11,6 +11,7 @@ from scipy.special import ndtr
 from hockeystick.laws import backward_induction, charges
 from hockeystick.laws.backward_induction import Correlation, Lattice, Run, lower_values, planned, profile, upper_values
 from hockeystick.laws.charges import Charges
+from hockeystick.laws.gaussian import gaussian_deltas
 from hockeystick.laws.triples import log_places, opposite
 from hockeystick.types import Side
 from tests.laws.triples_oracle import boxes, triple, truth
@@ -238,13 +239,27 @@ def test_lattices_of_rare_steps_end_near_epsilon(rate: float, noise: float, delt
     run = planned(rate, 2.0 / noise, 1, delta, 68)
     assert run is not None
     end = run.lattice.spacing * run.lattice.places
-    at = np.array([0.05, 0.8]) * end
+    at = np.array([0.15, 0.8]) * end
     near, far = one_step(np.exp(-at), rate, 2.0 / noise) * np.exp(at)
     assert far < delta < near
 
 
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps"), [(0.01, 4.0, 20_000), (0.01, 100.0, 100_000), (0.7, 900.0, 50_000)]
+)
+def test_lattices_of_long_runs_end_as_those_of_a_gaussian(rate: float, noise: float, steps: int) -> None:
+    """They have many places though no ratio is rare; a lattice that ends early has no delta below that of its end."""
+    delta = 1e-10
+    run = planned(rate, 2.0 / noise, steps, delta, 68)
+    assert run is not None
+    root = rate * math.sqrt(math.expm1(4.0 / noise**2) * steps)
+    end = run.lattice.spacing * run.lattice.places
+    assert gaussian_deltas(root, np.array([end]), Side.LOWER)[0] < delta
+    assert end < 0.5 * root**2 + 10.0 * root
+
+
 def test_lattices_with_next_to_no_noise_are_refused() -> None:
-    """Moments of orders below 2 are of scores far out there, and what is left of them near 1 told of short lattices."""
+    """Moments of orders below 2 come from scores far out; summed without these, they made lattices look short."""
     for noise in (0.02, 0.025, 0.03, 0.035):
         for rate in (0.1, 1e-3, 1e-8):
             assert planned(rate, 2.0 / noise, 1, 1e-10, 68) is None
@@ -253,8 +268,8 @@ def test_lattices_with_next_to_no_noise_are_refused() -> None:
 def test_deltas_next_to_nothing_do_not_overflow() -> None:
     run = planned(0.3, 0.8, 2, 1e-300, 68)
     assert run is not None
-    exact = float(one_step(np.array([math.exp(-1.0)]), 0.3, 0.8)[0]) * math.e
-    assert exact < profile(run, Side.LOWER, nothing)(1.0) <= profile(run, Side.UPPER, nothing)(1.0) < 1.0
+    one = float(one_step(np.array([math.exp(-1.0)]), 0.3, 0.8)[0]) * math.e  # two steps have more
+    assert one < profile(run, Side.LOWER, nothing)(1.0) <= profile(run, Side.UPPER, nothing)(1.0) < 1.0
 
 
 @pytest.mark.parametrize(("rate", "noise", "epsilon"), [(1e-3, 0.5, 9.6), (1e-3, 0.5, 1.0), (5e-4, 0.6, 5.0)])
@@ -290,7 +305,7 @@ def test_long_intervals_are_charged_as_those_of_all_places(rate: float, distance
 def test_long_lattices_hold_two_opposite_steps(
     monkeypatch: pytest.MonkeyPatch, rate: float, distance: float, lattice: Lattice
 ) -> None:
-    """With little noise, over up to 60 units of epsilon, and at a small rate, where the lower side is within 1.3e-7.
+    """With little noise, over up to 60 units of epsilon; and at a small rate, from below alone, as cells take long.
 
     The second step is known exactly, and its mean is summed over nodes that are 4.2e-5 standard deviations apart.
     """
@@ -304,9 +319,11 @@ def test_long_lattices_hold_two_opposite_steps(
     exact = np.array([float(density @ one_step(at * ratios, rate, distance)) for at in x])
     lower = lower_values(run, nothing)[some]
     assert np.all(lower <= exact * (1.0 + 1e-8))
-    assert np.all(lower[-4:] >= 0.5 * exact[-4:])
+    assert np.all(lower[1:] >= 0.8 * exact[1:])  # the first one may be the last place of the lattice
     if places < 10_000:
-        assert np.all(exact <= upper_values(run, nothing)[some] * (1.0 + 1e-8))
+        upper = upper_values(run, nothing)[some] * (1.0 + 1e-8)
+        assert np.all(exact <= upper)
+        assert np.all(upper <= 1.05 * exact)
 
 
 def test_values_near_one_do_not_drown_where_small_deltas_matter() -> None:

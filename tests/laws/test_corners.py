@@ -54,7 +54,7 @@ def test_no_triple_exceeds_the_corners_of_its_cell_by_more(
 
 
 def test_allowances_with_little_noise_do_not_overflow() -> None:
-    """Where exponentials of squared distances do, no more is allowed than at any distance, as ``M <= P``."""
+    """Where the exponential would, the bound that holds at any distance is left, as ``M <= P``."""
     rate, squared = 1e-9, 19.05**2
     assert _second_moment(rate, squared, squared) == sqrt(rate)
     assert _mixed_moment(rate, squared) == rate

@@ -277,7 +277,7 @@ FAULTS = [
         BACKWARDS,
         "max(40.0 * min(distance, 1.0), 2.0 * distance)",
         "40.0 * min(distance, 1.0)",
-        "moments are summed where next to no noise leaves none of their mass",
+        "moments are summed without the scores that they come from with next to no noise",
         f"{GAMES}::test_lattices_with_next_to_no_noise_are_refused",
     ),
     (
@@ -286,6 +286,13 @@ FAULTS = [
         "if False:",
         "lattices of rare steps are planned by moments, which tell of other ratios",
         f"{GAMES}::test_lattices_of_rare_steps_end_near_epsilon",
+    ),
+    (
+        BACKWARDS,
+        "sqrt(-2.0 * log(delta) * steps)",
+        "5.0 * sqrt(steps)",
+        "lattices of long runs end where a Gaussian has more than the smallest delta",
+        f"{GAMES}::test_lattices_of_long_runs_end_as_those_of_a_gaussian",
     ),
     (
         CORNERS,

@@ -32,19 +32,18 @@ BLUR, NODES, FEW_STEPS = 1e-4, 68, 100
 """Share of the second moment of a step that places add, where there are so many nodes per unit of score; with fewer
 steps it is less, as epsilons are read at places."""
 MARGIN, LEAST_DELTA = 0.03, 1e-30
-"""The lattice ends where delta is this share of the smallest one that matters, or of this one: beyond it tilted values
-would overflow."""
+"""The lattice ends where delta is this share of the smallest one that matters, which is taken to be at least this: with
+smaller ones tilted values would overflow."""
 LONGEST = 80.0
 """The largest epsilon of a lattice."""
-OTHERS = 5.0
-"""Standard deviations of a run beyond its largest ratio, at which the lattice ends."""
-FEWEST_PLACES, MOST_PLACES, COARSEST = 3500, 40_000, 20.0
-"""How many places a lattice has, and how many times as wide as wanted they may be where it would have more."""
+FEWEST_PLACES, MOST_PLACES, COARSEST, FINEST = 3500, 40_000, 20.0, 1e-12
+"""How many places a lattice has, how many times as wide as wanted its spacing may be where it would have more, and the
+smallest spacing, far above the rounding of places."""
 BELOW_ONE, FEWEST_FROM_BELOW = 5.6, 25_000
-"""Places that the lower side wants between 1 and the smallest ratio of a step, and in all: it reads delta at the next
-one."""
+"""The lower side wants so many places between 1 and the smallest ratio of a step, and so many in all, as it reads delta
+at the next place."""
 MOST_FROM_BELOW, MOST_WORK = 75_000, 8e7
-"""The most places, and places times steps, that it gets beyond those of the upper side."""
+"""It has no more places, and no more places times steps, unless the upper side has."""
 SHARE = 4e-4
 """Share that may be charged for triples inside cells, where there are so many nodes per unit of score."""
 ROUNDING = 1e-12
@@ -78,12 +77,12 @@ class Run(NamedTuple):
 
 
 def planned(rate: float, distance: float, steps: int, smallest_delta: float, nodes: int) -> Run | None:
-    """A run with a lattice down to this delta; None where it would be too long, or moments do not tell how long.
+    """A run with a lattice down to this delta; None where it would be too long or too fine.
 
     Args:
         nodes: per unit of score, as of :class:`~hockeystick.laws.grid.Resolution`.
     """
-    delta = MARGIN * max(smallest_delta, LEAST_DELTA)
+    delta = MARGIN * min(max(smallest_delta, LEAST_DELTA), 1.0)
     end, order = _reach(rate, distance, steps, delta)
     if end > LONGEST:
         return None
@@ -94,7 +93,7 @@ def planned(rate: float, distance: float, steps: int, smallest_delta: float, nod
         end, order = min((end, order), _rare_reach(rate, distance, steps, delta, deviation))
     wanted = min(widest, end / FEWEST_PLACES)
     spacing = max(wanted, end / MOST_PLACES)
-    if spacing > COARSEST * wanted:
+    if not FINEST < spacing <= COARSEST * wanted:
         return None
     places = ceil(end / spacing)
     # With the first order, V is as large at the end of the lattice as at 1, once it is tilted: with a larger one the
@@ -123,17 +122,21 @@ def _reach(rate: float, distance: float, steps: int, delta: float) -> tuple[floa
 
 
 def _rare_reach(rate: float, distance: float, steps: int, delta: float, deviation: float) -> tuple[float, float]:
-    """The same where one large ratio in the whole run is what matters.
+    """About the epsilon at which delta is this where one large ratio in a run decides, and an order to tilt by.
 
-    Moments are of little use for ratios that are rare and large: their least order tells of the others. The order is
-    that with which no place has more of a step than 1 has, once it is tilted.
+    Moments of high orders say nothing where such ratios are rare, and low ones are ruled by all others. The lattice
+    ends where the others, taken as a Gaussian, have this delta beyond the large one. With the order, no tilted value of
+    a step is above that at 1.
+
+    Args:
+        deviation: standard deviation of the likelihood ratio of one step.
     """
-    epsilons = np.geomspace(1e-3 * deviation, LONGEST, 2000)
+    epsilons = np.append(0.0, np.geomspace(1e-3 * deviation, LONGEST, 2000))
     added = opposite(rate, distance, epsilons, Side.UPPER)
-    last = max(int(np.count_nonzero(steps * added > delta)) - 1, 0)
-    end = float(epsilons[last]) + OTHERS * sqrt(steps) * deviation + 0.5 * steps * deviation**2
-    reached = (epsilons <= 2.0 * end) & (added > 0.0)
-    return end, float(np.min(np.log(added[0] / added[reached][1:]) / epsilons[reached][1:]))
+    largest = float(epsilons[max(int(np.count_nonzero(steps * added > delta)) - 1, 0)])
+    end = largest + sqrt(-2.0 * log(delta) * steps) * deviation + 0.5 * steps * deviation**2
+    reached = (epsilons > 0.0) & (epsilons <= 2.0 * end) & (added > 1e-300)
+    return end, 1.0 + float(np.min((log(added[0]) - np.log(added[reached])) / epsilons[reached]))
 
 
 class Correlation:
@@ -199,17 +202,21 @@ def _around(values: Array) -> Array:
 
 
 def _curvature(values: Array, x: Array, spacing: float) -> Array:
-    """At least the changes of slope of V at places up to 1, at least 0; V is straight between them, and below them."""
+    """At least the changes of slope of V at places up to 1, at least 0; V is straight between them, and below them.
+
+    Places are off by as many units of roundoff as their logarithms, and a few more.
+    """
     step = expm1(spacing)
     slopes = np.diff(values) / (x[:-1] * step)
     beyond = 1.0 + (values[-2] / x[-2] - values[-1]) / step  # V is x - 1 + x V(1/x) at the next place
     changes = np.diff(np.concatenate([[values[0] / x[0]], slopes, [beyond]]))
-    raised: Array = np.maximum(changes + 16.0 * UNIT_ROUNDOFF * values / (x * step), 0.0)
+    units = (16.0 - 4.0 * np.log(x)) * UNIT_ROUNDOFF
+    raised: Array = np.maximum(changes + units * values / (x * step), 0.0)
     return raised
 
 
 def lower_values(run: Run, tick: Tick) -> Array:
-    """At most ``V_steps`` at the same places; 0 where the lattice is too coarse to tell."""
+    """At most ``V_steps`` at ``e^(i spacing)``, i = -places, ..., 0; 0 where the lattice is too coarse to tell."""
     rate, distance, _, lattice, _ = run
     spacing, places, _ = lattice
     logs = log_places(spacing, -places, places)
@@ -230,7 +237,7 @@ def lower_values(run: Run, tick: Tick) -> Array:
 
 
 def from_below(run: Run) -> Run:
-    """The same run on a finer lattice, for the lower side.
+    """The same run for the lower side, on a finer lattice where that can be had.
 
     A contraction of a step tells nothing unless it has a place between 1 and the smallest ratio, 1 - rate.
     """

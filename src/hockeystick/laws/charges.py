@@ -22,8 +22,8 @@ from hockeystick.laws.triples import covered, log_places, mirrored, on_circle, o
 from hockeystick.types import Side
 
 LITTLE, MOST_REACH = 1e-4, 2000
-"""Intervals are charged one by one until all that the opposite triple adds at larger ratios is this share of what it
-adds at all, and up to so many places at most."""
+"""Intervals are charged one by one until what the opposite triple adds at larger ratios is this share of what it adds
+in all, but for at most so many places."""
 WHOLE, MOST_CELLS = (0.05, 0.001), (1000, 3000)
 """A cell whose allowance is more than this share of what the opposite triple adds is divided before its corners are
 looked at, and the most cells that are looked at: first, and once more where some are left."""
@@ -103,9 +103,9 @@ class _Corners:
         self.seen: dict[tuple[float, float], _Corner] = {}
 
     def _reach(self) -> int:
-        """Places from 1 beyond which the opposite triple adds next to nothing.
+        """How many places, from 1 up, hold all but a little of what the opposite triple adds.
 
-        Standard deviations do not tell: with little noise at small rates, rare ratios reach a hundred times as far.
+        A multiple of its deviation would not do: with little noise at small rates, rare ratios are far beyond it.
         """
         beyond = self.base[self.base.size // 3 :]
         added = np.exp(-0.5 * log_places(self.spacing, 0, beyond.size - 1)) * beyond

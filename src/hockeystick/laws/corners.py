@@ -52,7 +52,7 @@ _ROOTS: list[tuple[float, float]] = [(order, _most(1.0 - order, 0.5)) for order 
 
 
 def _exponential(x: float) -> float:
-    """Infinite, and so no help, where it would overflow."""
+    """``e^x``, or infinity where that would overflow: such a bound is never the least."""
     return exp(x) if x < 700.0 else inf
 
 
