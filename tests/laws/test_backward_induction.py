@@ -1,11 +1,13 @@
 """A run whose adversary chooses the worst triple at every ratio, against triples and games in numbers."""
 
+import itertools
 import math
 from functools import cache
 from math import exp, pi
 
 import numpy as np
 import pytest
+from mpmath import mp, mpf, workdps
 from scipy.special import ndtr
 
 from hockeystick.laws import backward_induction, charges
@@ -324,6 +326,33 @@ def test_long_lattices_hold_two_opposite_steps(
         upper = upper_values(run, nothing)[some] * (1.0 + 1e-8)
         assert np.all(exact <= upper)
         assert np.all(upper <= 1.05 * exact)
+
+
+def test_slopes_are_charged_for_the_rounding_of_far_places() -> None:
+    """Of straight lines with one bend each; near it they are off by most, and at it by what a step makes up for."""
+    spacing, places = 0.019, 4000
+    logs = log_places(spacing, -places, 0)
+    with workdps(40):
+        x = [mp.exp(mpf(int(i)) * mpf(spacing)) for i in range(-places, 1)]
+    for bend in range(0, places, 100):
+        values = np.array([float(max(at - x[bend], 0)) for at in x])
+        with workdps(40):
+            exact = [mpf(value) for value in values]
+            slopes = [(b - a) / (y - z) for a, b, z, y in zip(exact, exact[1:], x, x[1:], strict=False)]
+            changes = np.array([float(b - a) for a, b in itertools.pairwise([exact[0] / x[0], *slopes])])
+        found = backward_induction._curvature(values, np.exp(logs), spacing)[:-1]
+        assert np.all(found * (1.0 + backward_induction.ROUNDING) >= changes)
+
+
+def test_rare_steps_are_tilted_until_they_hardly_fall() -> None:
+    """The order of moments would be 10 here, by which delta at the end, 1e-11 of that at 1, drowns in their error."""
+    run = planned(2.017e-5, 2.0 / 1.867, 4022, 4.2e-10, 68)
+    assert run is not None
+    spacing, places, order = run.lattice
+    x = log_places(spacing, 0, 2 * places)
+    tilted = opposite(run.rate, run.distance, x, Side.UPPER) * np.exp((order - 0.5) * x)
+    assert tilted.max() <= 1.1 * tilted[0]
+    assert (order - 0.5) * spacing * places > 10.0
 
 
 def test_values_near_one_do_not_drown_where_small_deltas_matter() -> None:

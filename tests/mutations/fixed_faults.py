@@ -295,6 +295,27 @@ FAULTS = [
         f"{GAMES}::test_lattices_of_long_runs_end_as_those_of_a_gaussian",
     ),
     (
+        BACKWARDS,
+        "max(smallest_delta, LEAST_DELTA)",
+        "smallest_delta",
+        "the smallest delta is so small that tilted values overflow",
+        f"{GAMES}::test_deltas_next_to_nothing_do_not_overflow",
+    ),
+    (
+        BACKWARDS,
+        "1.0 + float(np.min(",
+        "10.0 + 0.0 * float(np.min(",
+        "rare steps are tilted by an order of moments",
+        f"{GAMES}::test_rare_steps_are_tilted_until_they_hardly_fall",
+    ),
+    (
+        BACKWARDS,
+        "(16.0 - 4.0 * np.log(x)) * UNIT_ROUNDOFF",
+        "16.0 * UNIT_ROUNDOFF",
+        "changes of slope far from 1 are charged no more than those near it",
+        f"{GAMES}::test_slopes_are_charged_for_the_rounding_of_far_places",
+    ),
+    (
         CORNERS,
         "exp(x) if x < 700.0 else inf",
         "exp(x)",

@@ -22,7 +22,7 @@ from hockeystick.laws.charges import charges
 from hockeystick.laws.lattice_laws import contraction
 from hockeystick.laws.law import UNIT_ROUNDOFF, Array
 from hockeystick.laws.smooth_powers import OF_TRANSFORMS
-from hockeystick.laws.triples import log_places, opposite
+from hockeystick.laws.triples import deviation, log_places, opposite
 from hockeystick.laws.without_replacement import ORDERS, log_moment
 from hockeystick.types import Side
 
@@ -87,10 +87,9 @@ def planned(rate: float, distance: float, steps: int, smallest_delta: float, nod
     if end > LONGEST:
         return None
     blur = BLUR * (NODES / nodes) ** 2 * min(max(steps / FEW_STEPS, 0.25), 1.0)
-    deviation = rate * sqrt(expm1(min(distance**2, 700.0)))
-    widest = deviation * sqrt(6.0 * blur)
+    widest = deviation(rate, distance) * sqrt(6.0 * blur)
     if end > MOST_PLACES * widest:
-        end, order = min((end, order), _rare_reach(rate, distance, steps, delta, deviation))
+        end, order = min((end, order), _rare_reach(rate, distance, steps, delta))
     wanted = min(widest, end / FEWEST_PLACES)
     spacing = max(wanted, end / MOST_PLACES)
     if not FINEST < spacing <= COARSEST * wanted:
@@ -121,20 +120,18 @@ def _reach(rate: float, distance: float, steps: int, delta: float) -> tuple[floa
     return min(((value * steps - log(delta)) / (order - 1.0), order) for order, value in logs)
 
 
-def _rare_reach(rate: float, distance: float, steps: int, delta: float, deviation: float) -> tuple[float, float]:
+def _rare_reach(rate: float, distance: float, steps: int, delta: float) -> tuple[float, float]:
     """About the epsilon at which delta is this where one large ratio in a run decides, and an order to tilt by.
 
     Moments of high orders say nothing where such ratios are rare, and low ones are ruled by all others. The lattice
     ends where the others, taken as a Gaussian, have this delta beyond the large one. With the order, no tilted value of
     a step is above that at 1.
-
-    Args:
-        deviation: standard deviation of the likelihood ratio of one step.
     """
-    epsilons = np.append(0.0, np.geomspace(1e-3 * deviation, LONGEST, 2000))
+    one = deviation(rate, distance)
+    epsilons = np.append(0.0, np.geomspace(1e-3 * one, LONGEST, 2000))
     added = opposite(rate, distance, epsilons, Side.UPPER)
     largest = float(epsilons[max(int(np.count_nonzero(steps * added > delta)) - 1, 0)])
-    end = largest + sqrt(-2.0 * log(delta) * steps) * deviation + 0.5 * steps * deviation**2
+    end = largest + sqrt(-2.0 * log(delta) * steps) * one + 0.5 * steps * one**2
     reached = (epsilons > 0.0) & (epsilons <= 2.0 * end) & (added > 1e-300)
     return end, 1.0 + float(np.min((log(added[0]) - np.log(added[reached])) / epsilons[reached]))
 

@@ -9,7 +9,7 @@ Proof: docs/theory/fixed-size.md, "The run backwards".
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from math import expm1, inf, pi, sinh, sqrt
+from math import inf, pi, sinh
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from hockeystick.compiling import kernel
 from hockeystick.laws.bins import PARTS, ends_of_parts, means
 from hockeystick.laws.corners import EVERYTHING, Cell, allowances
 from hockeystick.laws.law import Array
-from hockeystick.laws.triples import covered, log_places, mirrored, on_circle, opposite
+from hockeystick.laws.triples import covered, deviation, log_places, mirrored, on_circle, opposite
 from hockeystick.types import Side
 
 LITTLE, MOST_REACH = 1e-4, 2000
@@ -79,7 +79,7 @@ class _Corners:
 
     def __init__(self, rate: float, distance: float, spacing: float, places: int) -> None:
         self.rate, self.distance, self.spacing = rate, distance, spacing
-        self.deviation = rate * sqrt(expm1(min(distance**2, 700.0))) / spacing
+        self.deviation = deviation(rate, distance) / spacing
         """The standard deviation of the likelihood ratio of opposite gradients, in places."""
         fine = ends_of_parts(spacing, -places, 2 * places)
         self.base = means(opposite(rate, distance, fine, Side.UPPER), spacing, -places, 2 * places)

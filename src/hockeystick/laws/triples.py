@@ -12,7 +12,7 @@ triple by boxes of outputs. Errs upward, but where a side is asked.
 Proofs: docs/theory/fixed-size.md, "The run backwards".
 """
 
-from math import cos, exp, inf, sin, sqrt
+from math import cos, exp, expm1, inf, sin, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,11 @@ class Gram(NamedTuple):
     own: float
     other: float
     inner: float
+
+
+def deviation(rate: float, distance: float) -> float:
+    """Standard deviation of the likelihood ratio of opposite gradients; lattices are planned by it."""
+    return rate * sqrt(expm1(min(distance**2, 700.0)))
 
 
 def opposite(rate: float, distance: float, logs: Array, side: Side) -> Array:
