@@ -35,7 +35,7 @@ def _why_not(pair: FixedSizeSteps, side: Side) -> str | None:
     if pair.cohort_steps > 1 or pair.sampling_prob == 1.0:
         return "it bounds batches that are drawn afresh in every step"
     if _planned(pair, Resolution(smallest_delta=USUAL_DELTA)) is None:
-        return "its lattice of ratios would be too long; more noise makes it shorter"
+        return "its lattice of ratios would be too long or too fine"
     return None
 
 
